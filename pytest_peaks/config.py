@@ -1,0 +1,172 @@
+"""Options, ini keys and environment variables, read and validated once.
+
+The command line wins over the environment, the environment over the ini file.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+from pytest_peaks.errors import InvalidOptionError
+from pytest_peaks.session.ports import WORKER_PORTS, PortRange
+from pytest_peaks.session.spec import BrowserName, BrowserSpec, Isolation
+
+if TYPE_CHECKING:
+    import pytest
+
+E = TypeVar("E", bound=Enum)
+T = TypeVar("T")
+
+_NAMES = ", ".join(BrowserName)
+_ISOLATIONS = ", ".join(Isolation)
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """One setting, its three spellings derived from `name`: ``--peaks-name``, ``peaks_name``, ``PEAKS_NAME``."""
+
+    name: str
+    help: str
+    metavar: str = ""
+    flag: bool = False
+    command_line: bool = True
+
+    @property
+    def switch(self) -> str:
+        return f"--peaks-{self.name.replace('_', '-')}"
+
+    @property
+    def ini(self) -> str:
+        return f"peaks_{self.name}"
+
+    @property
+    def env(self) -> str:
+        return f"PEAKS_{self.name.upper()}"
+
+
+BROWSER = Option("browser", f"Browser of all sessions: {_NAMES}. Default: chromium.", "NAME")
+EXECUTABLE = Option("executable", "Path of the browser's executable. Default: look for one.", "PATH")
+HEADED = Option("headed", "Show the browser's window.", flag=True)
+ISOLATION = Option(
+    "isolation", f"What a test without a marker of its own shares with the next: {_ISOLATIONS}. Default: fresh.", "KIND"
+)
+PORTS = Option(
+    "ports",
+    f"Debugging ports, FIRST-LAST or one port; 0 lets the system choose. Default: {WORKER_PORTS}, then 0.",
+    "RANGE",
+)
+DEBUG_PORT = Option(
+    "debug_port",
+    "Whether Chromium opens a debugging port (on, off). Every user of this machine can reach that port; off "
+    "launches through Playwright's own pipe, with the Playwright door only. Default: on.",
+    command_line=False,
+)
+OPTIONS = (BROWSER, EXECUTABLE, HEADED, ISOLATION, PORTS, DEBUG_PORT)
+
+
+@dataclass(frozen=True, slots=True)
+class PeaksConfig:
+    """What a run was asked for.
+
+    :ivar root: pytest's rootdir; relative paths start there.
+    """
+
+    root: Path
+    browser: BrowserName
+    executable: Path | None
+    headed: bool
+    isolation: Isolation
+    ports: PortRange
+    debug_port: bool
+
+    @property
+    def browser_spec(self) -> BrowserSpec:
+        return BrowserSpec(
+            browser=self.browser, executable=self.executable, headed=self.headed, debug_port=self.debug_port
+        )
+
+
+def add_options(parser: pytest.Parser) -> None:
+    group = parser.getgroup("peaks", "an isolated browser for every worker (pytest-peaks)")
+    for option in OPTIONS:
+        if option.command_line and option.flag:
+            group.addoption(option.switch, action="store_true", default=None, dest=option.ini, help=option.help)
+        elif option.command_line:
+            group.addoption(
+                option.switch, default=None, dest=option.ini, metavar=option.metavar, help=option.help
+            )
+        parser.addini(option.ini, f"{option.help} Environment: {option.env}.", default="")
+
+
+def read(config: pytest.Config) -> PeaksConfig:
+    """The validated configuration.
+
+    :raises PeaksError: a value can't be used; names the spelling in which it was given.
+    """
+
+    def value(option: Option, parse: Callable[[str], T], default: T) -> T:
+        given, source = _lookup(config, option)
+        if given == "":
+            return default
+        try:
+            return parse(given)
+        except InvalidOptionError as error:
+            raise InvalidOptionError(f"{source}: {error.message}", hint=error.hint) from None
+
+    def path(text: str) -> Path:
+        return config.rootpath / Path(text).expanduser()
+
+    return PeaksConfig(
+        root=config.rootpath,
+        browser=value(BROWSER, lambda text: one_of(BrowserName, text, "a browser"), BrowserName.CHROMIUM),
+        executable=value(EXECUTABLE, path, None),
+        headed=value(HEADED, _boolean, _headed_by_default()),
+        isolation=value(ISOLATION, lambda text: one_of(Isolation, text, "an isolation"), Isolation.FRESH),
+        ports=value(PORTS, PortRange.parse, WORKER_PORTS),
+        debug_port=value(DEBUG_PORT, _boolean, True),
+    )
+
+
+def _lookup(config: pytest.Config, option: Option) -> tuple[str, str]:
+    """The value as text and where it came from; empty where it was not given."""
+    if option.command_line:
+        given = config.getoption(option.ini, default=None)
+        if given is not None:
+            return str(given), option.switch
+    if os.environ.get(option.env):
+        return os.environ[option.env], option.env
+    return str(config.getini(option.ini) or ""), f"{option.ini} in the ini file"
+
+
+def one_of(kind: type[E], text: object, what: str) -> E:
+    """The member of `kind` whose value is `text`.
+
+    :raises InvalidOptionError: there is none; lists those there are.
+    """
+    for member in kind:
+        if member.value == text:
+            return member
+    raise InvalidOptionError(
+        f"{text!r} is not {what}", hint=f"choose one of: {', '.join(str(member.value) for member in kind)}"
+    )
+
+
+def _boolean(text: str) -> bool:
+    lowered = text.strip().lower()
+    if lowered in ("1", "true", "yes", "on"):
+        return True
+    if lowered in ("0", "false", "no", "off"):
+        return False
+    raise InvalidOptionError(f"{text!r} is neither on nor off", hint="choose one of: on, off")
+
+
+def _headed_by_default() -> bool:
+    """PWDEBUG shows the window, as it does in Playwright, where there is a display to show it."""
+    from pytest_peaks.session.browsers import has_display
+
+    return bool(os.environ.get("PWDEBUG")) and has_display()

@@ -1,0 +1,1 @@
+"""The ways to drive a session."""

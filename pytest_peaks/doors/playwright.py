@@ -1,0 +1,208 @@
+"""The Playwright door: one driver for a worker, one connection a browser, every call bounded in time."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pytest_peaks.errors import BrowserLostError, DriverFailedError
+from pytest_peaks.session import browsers, processes
+from pytest_peaks.session.identity import ProcessIdentity
+from pytest_peaks.session.manager import LiveSession, child_environment
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, BrowserContext, Playwright
+
+# Attaching takes 0.05 s; this is for a machine that starts eight browsers at once.
+ATTACH_TIMEOUT = 30.0
+# Closing a context takes 0.01 s. Playwright itself would wait half a minute for a browser that
+# does not answer; a worker's whole teardown has three seconds.
+CLOSE_TIMEOUT = 2.0
+STOP_TIMEOUT = 2.0
+
+
+@contextlib.contextmanager
+def bounded(seconds: float, *expiry: Callable[[], object]) -> Iterator[None]:
+    """Run a block that has no time limit of its own; when `seconds` are over, pull the plug.
+
+    Playwright's sync calls can't be interrupted, but they return with an error as soon as the
+    browser or the driver on the other side is gone. The actions of `expiry` are called one after
+    the other, `seconds` apart, until the block ends.
+    """
+    done = threading.Event()
+
+    def wait() -> None:
+        for action in expiry:
+            if done.wait(seconds):
+                return
+            action()
+
+    thread = threading.Thread(target=wait, name="peaks-bound", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        done.set()
+
+
+class PlaywrightDoor:
+    """Playwright's driver in this process, and connections to sessions.
+
+    :param borrow: gives a Playwright that somebody else started and will stop, or None. A second
+        sync driver in one thread is not possible, so one that is there has to be used.
+    """
+
+    def __init__(self, temp_dir: Callable[[], Path], borrow: Callable[[], Playwright | None]) -> None:
+        self._temp_dir = temp_dir
+        self._borrow = borrow
+        self._playwright: Playwright | None = None
+        self._borrowed = False
+        self._driver: ProcessIdentity | None = None
+
+    @property
+    def driver(self) -> ProcessIdentity | None:
+        """Playwright's driver process, where it is known."""
+        return self._driver
+
+    def playwright(self) -> Playwright:
+        """The running Playwright; starts it, or starts it anew if its driver died.
+
+        :raises DriverFailedError: it can't be started.
+        """
+        if self._playwright is not None and (self._driver is None or self._driver.is_alive()):
+            return self._playwright
+        lost, self._playwright = self._playwright, None
+        if lost is not None:
+            # Also one that is not ours: it is dead, and stopping it frees the thread's event loop.
+            with contextlib.suppress(Exception), bounded(STOP_TIMEOUT, self.kill_driver):
+                lost.stop()
+        before = set(_driver_children())
+        with _temp_environment(self._temp_dir()):
+            borrowed = self._borrow() if lost is None else None
+            self._borrowed = borrowed is not None
+            self._playwright = borrowed if borrowed is not None else _start()
+        after = _driver_children()
+        new = [child for child in after if child not in before] or (after if self._borrowed else [])
+        self._driver = new[0] if len(new) == 1 else None
+        return self._playwright
+
+    def attach(self, session: LiveSession) -> Browser | BrowserContext:
+        """Connect to a session. The default context itself where Playwright launches a profile.
+
+        :raises BrowserLostError: the browser does not answer.
+        """
+        playwright = self.playwright()
+        from playwright.sync_api import Error
+
+        if session.endpoint is None:
+            return self._launch(session, playwright)
+        try:
+            # The WebSocket URL and not the HTTP one: that would go through HTTP_PROXY.
+            with bounded(ATTACH_TIMEOUT, session.kill, self.kill_driver):
+                return playwright.chromium.connect_over_cdp(session.endpoint, timeout=ATTACH_TIMEOUT * 1000)
+        except Error as error:
+            raise BrowserLostError(
+                f"{session.found} does not answer on port {session.record.port}: {first_line(error)}",
+                hint="`peaks doctor` says what is wrong with this machine",
+            ) from None
+
+    def _launch(self, session: LiveSession, playwright: Playwright) -> Browser | BrowserContext:
+        """Let Playwright launch the browser through its own pipe."""
+        from playwright.sync_api import Error
+
+        spec = session.spec
+        kind = getattr(playwright, "chromium" if spec.browser.is_chromium else str(spec.browser))
+        options: dict[str, Any] = {
+            "headless": not spec.headed,
+            "env": dict(child_environment(session.session_id, Path(session.record.temp_dir))),
+        }
+        if session.found.executable is not None:
+            options["executable_path"] = session.found.executable
+        if spec.browser.is_chromium:
+            options["chromium_sandbox"] = browsers.sandbox().usable
+        try:
+            with bounded(ATTACH_TIMEOUT, self.kill_driver):
+                if spec.persistent:
+                    launched: Browser | BrowserContext = kind.launch_persistent_context(
+                        session.user_data_dir, **options
+                    )
+                else:
+                    launched = kind.launch(**options)
+        except Error as error:
+            raise BrowserLostError(
+                f"Playwright could not launch {session.found}: {first_line(error)}",
+                hint="`peaks doctor` says what is wrong with this machine",
+            ) from None
+        return launched
+
+    def kill_driver(self) -> None:
+        if self._driver is not None:
+            processes.end_tree(self._driver, grace=0.0)
+
+    def stop(self) -> None:
+        """Stop the driver, unless it is somebody else's. Idempotent."""
+        playwright, self._playwright = self._playwright, None
+        if playwright is None or self._borrowed:
+            return
+        with contextlib.suppress(Exception), bounded(STOP_TIMEOUT, self.kill_driver):
+            playwright.stop()
+        self.kill_driver()
+
+
+def first_line(error: BaseException) -> str:
+    """What a Playwright error says, without its call log."""
+    return str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+
+
+def _start() -> Playwright:
+    from playwright.sync_api import Error, sync_playwright
+
+    try:
+        return sync_playwright().start()
+    except Error as error:
+        if "asyncio loop" in str(error):
+            raise DriverFailedError(
+                "another event loop runs in this thread, so Playwright's sync API cannot start",
+                hint="if the suite starts Playwright itself, do it in a session fixture named `playwright`, which "
+                "peaks then uses; an async test cannot use a peaks fixture",
+            ) from None
+        raise DriverFailedError(f"Playwright did not start: {first_line(error)}") from None
+    except Exception as error:
+        raise DriverFailedError(
+            f"Playwright's driver did not start: {first_line(error)}",
+            hint="`python -m playwright --version` shows whether the installed Playwright is whole",
+        ) from error
+
+
+def _driver_children() -> list[ProcessIdentity]:
+    """Playwright drivers among this process's children."""
+    import psutil
+
+    found = []
+    for child in psutil.Process().children():
+        with contextlib.suppress(psutil.Error):
+            if "run-driver" in child.cmdline():
+                identity = ProcessIdentity.of(child.pid)
+                if identity is not None:
+                    found.append(identity)
+    return found
+
+
+@contextlib.contextmanager
+def _temp_environment(folder: Path) -> Iterator[None]:
+    """Have the driver put its temp files in `folder`: what a killed one leaves then goes with it."""
+    names = ("TMPDIR", "TEMP", "TMP")
+    before = {name: os.environ.get(name) for name in names}
+    os.environ.update(dict.fromkeys(names, str(folder)))
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value

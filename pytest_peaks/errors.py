@@ -1,0 +1,142 @@
+"""Every failure a user can meet: a class, a stable code, what happened, and what to do.
+
+Exit codes of the ``peaks`` command: 1 configuration or unexpected, 2 usage or state,
+3 nothing free, 4 permission, 5 browser lost, 6 timeout.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+
+class PeaksError(Exception):
+    """Base of all failures that pytest-peaks reports.
+
+    :ivar code: stable name of the failure, ``UPPER_SNAKE``.
+    :ivar message: one sentence saying what happened.
+    :ivar hint: what the user can do about it; may be empty.
+    """
+
+    code: ClassVar[str] = "PEAKS_ERROR"
+    exit_code: ClassVar[int] = 1
+
+    def __init__(self, message: str, *, hint: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+    def __str__(self) -> str:
+        text = f"{self.code}: {self.message}"
+        return f"{text}\nhint: {self.hint}" if self.hint else text
+
+
+class InvalidOptionError(PeaksError):
+    """An option, ini key, environment variable or marker argument has an unusable value."""
+
+    code = "INVALID_OPTION"
+    exit_code = 2
+
+
+class InvalidNameError(PeaksError):
+    """A name that would become a path is not ``[a-z0-9][a-z0-9_-]{0,39}``."""
+
+    code = "INVALID_NAME"
+    exit_code = 2
+
+
+class InvalidPortError(PeaksError):
+    """A port or a port range is not within 1024-65535, or is not a number."""
+
+    code = "INVALID_PORT"
+    exit_code = 2
+
+
+class PortExhaustedError(PeaksError):
+    """Every port of the range that was asked for is taken."""
+
+    code = "PORT_EXHAUSTED"
+    exit_code = 3
+
+
+class PortUnavailableError(PeaksError):
+    """A port could not be tried for a reason other than being in use."""
+
+    code = "PORT_UNAVAILABLE"
+    exit_code = 4
+
+
+class InvalidUserDataDirError(PeaksError):
+    """The user-data dir is a file, cannot be written to, or is a directory that must not be one."""
+
+    code = "INVALID_USER_DATA_DIR"
+    exit_code = 2
+
+
+class ProfileInUseError(PeaksError):
+    """Another live browser works on this user-data dir."""
+
+    code = "PROFILE_IN_USE"
+    exit_code = 2
+
+
+class BrowserNotFoundError(PeaksError):
+    """No executable of the browser that was asked for is on this machine."""
+
+    code = "BROWSER_NOT_FOUND"
+    exit_code = 1
+
+
+class MissingLibrariesError(PeaksError):
+    """The browser is there, but the system lacks shared libraries that it needs."""
+
+    code = "MISSING_LIBRARIES"
+    exit_code = 1
+
+
+class NoDisplayError(PeaksError):
+    """A browser with a window was asked for on a machine without a display."""
+
+    code = "NO_DISPLAY"
+    exit_code = 1
+
+
+class StartFailedError(PeaksError):
+    """The browser was started and did not become ready."""
+
+    code = "START_FAILED"
+    exit_code = 5
+
+
+class BrowserLostError(PeaksError):
+    """The browser of a session died while it was in use."""
+
+    code = "BROWSER_LOST"
+    exit_code = 5
+
+
+class DriverFailedError(PeaksError):
+    """Playwright's driver process did not start, or was lost and could not be started again."""
+
+    code = "DRIVER_FAILED"
+    exit_code = 5
+
+
+class LockTimeoutError(PeaksError):
+    """A lock of the user's runtime dir was not free in time."""
+
+    code = "LOCK_TIMEOUT"
+    exit_code = 6
+
+
+class NotWritableError(PeaksError):
+    """A directory that pytest-peaks needs cannot be created or written to."""
+
+    code = "NOT_WRITABLE"
+    exit_code = 4
+
+
+class InstallFailedError(PeaksError):
+    """No way of installing a browser worked on this machine."""
+
+    code = "INSTALL_FAILED"
+    exit_code = 1

@@ -1,0 +1,109 @@
+"""The ``peaks_*`` fixtures. Thin: what they do is in :mod:`pytest_peaks.owner` and :mod:`pytest_peaks.handle`."""
+
+from __future__ import annotations
+
+import unittest
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from pytest_peaks import state
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, BrowserContext, Page
+
+    from pytest_peaks.handle import PeaksSession
+    from pytest_peaks.owner import Owner, SessionFactory, SessionOpener
+
+# The fixtures that mean a browser.
+BROWSER_FIXTURES = frozenset(
+    {"peaks_session", "peaks_sessions", "peaks_session_factory", "peaks_page", "peaks_context", "peaks_browser"}
+)
+
+
+@pytest.fixture(scope="session")
+def peaks_slot(pytestconfig: pytest.Config) -> int:
+    """This worker's place in the run: 0 to n-1, kept when a crashed worker is replaced; 0 without xdist."""
+    return state.of(pytestconfig).run.slot
+
+
+@pytest.fixture(scope="session")
+def _peaks_owner(request: pytest.FixtureRequest, pytestconfig: pytest.Config) -> Iterator[Owner]:
+    from pytest_peaks.owner import Owner
+
+    run_state = state.of(pytestconfig)
+    run_state.termination.install()
+
+    def borrow() -> Any:
+        # pytest-playwright's, or one that the suite defines itself: there can be but one in a thread.
+        try:
+            return request.getfixturevalue("playwright")
+        except pytest.FixtureLookupError:
+            return None
+
+    owner = run_state.owner = Owner(run_state.config, run_state.run, borrow)
+    yield owner
+    owner.close()
+
+
+@pytest.fixture(scope="session")
+def _peaks_base_url(request: pytest.FixtureRequest) -> str | None:
+    # pytest-base-url's and pytest-playwright's fixture, or one that the suite defines.
+    try:
+        value = request.getfixturevalue("base_url")
+    except pytest.FixtureLookupError:
+        return None
+    return str(value) if value else None
+
+
+@pytest.fixture
+def peaks_session(request: pytest.FixtureRequest, _peaks_owner: Owner, _peaks_base_url: str | None) -> Iterator[PeaksSession]:
+    """This test's browser session, as its ``peaks_session`` marker asks for it."""
+    with _peaks_owner.open(state.spec_of(request.node), _peaks_base_url) as session:
+        _offer(request, "peaks_session", session)
+        yield session
+
+
+@pytest.fixture
+def peaks_sessions(request: pytest.FixtureRequest, _peaks_owner: Owner, _peaks_base_url: str | None) -> Iterator[SessionOpener]:
+    """Several isolated sessions in one test: ``alice, bob = peaks_sessions("alice", "bob")``."""
+    from pytest_peaks.owner import SessionOpener
+
+    config = state.of(request.config).config
+    opener = SessionOpener(_peaks_owner, config, state.arguments_of(request.node), _peaks_base_url)
+    yield opener
+    opener.close()
+
+
+@pytest.fixture(scope="session")
+def peaks_session_factory(pytestconfig: pytest.Config, _peaks_owner: Owner, _peaks_base_url: str | None) -> SessionFactory:
+    """Sessions of a wider scope: ``with peaks_session_factory() as session: yield session.page``."""
+    from pytest_peaks.owner import SessionFactory
+
+    return SessionFactory(_peaks_owner, state.of(pytestconfig).config, _peaks_base_url)
+
+
+@pytest.fixture
+def peaks_page(request: pytest.FixtureRequest, peaks_session: PeaksSession) -> Page:
+    """A blank Playwright page in this worker's own browser."""
+    return _offer(request, "peaks_page", peaks_session.page)
+
+
+@pytest.fixture
+def peaks_context(request: pytest.FixtureRequest, peaks_session: PeaksSession) -> BrowserContext:
+    """The browser context of ``peaks_page``."""
+    return _offer(request, "peaks_context", peaks_session.context)
+
+
+@pytest.fixture
+def peaks_browser(request: pytest.FixtureRequest, peaks_session: PeaksSession) -> Browser:
+    """The browser of ``peaks_page``."""
+    return _offer(request, "peaks_browser", peaks_session.browser)
+
+
+def _offer(request: pytest.FixtureRequest, name: str, value: Any) -> Any:
+    """Make a fixture that ``usefixtures`` names an attribute of a ``unittest.TestCase``."""
+    if isinstance(request.instance, unittest.TestCase):
+        setattr(request.instance, name, value)
+    return value

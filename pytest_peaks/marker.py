@@ -1,0 +1,149 @@
+"""``@pytest.mark.peaks_session``: loose arguments in, a :class:`SessionSpec` out."""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from pytest_peaks.config import PeaksConfig, one_of
+from pytest_peaks.errors import InvalidOptionError
+from pytest_peaks.session.identity import check_name
+from pytest_peaks.session.spec import BrowserName, Isolation, SessionSpec
+
+NAME = "peaks_session"
+DESCRIPTION = (
+    f"{NAME}(name=None, *, isolation=None, browser=None, user_data_dir=None, url=None, **context_options): "
+    "the browser session of this test. isolation is 'fresh' (a context of its own in the worker's browser), "
+    "'profile' (the worker's kept profile) or 'browser' (a process of its own); user_data_dir is a profile of "
+    "yours, kept; url is where the page is when the test gets it; context_options are those of Playwright's "
+    "Browser.new_context, such as viewport or locale. On a function, class or module; the closest wins, "
+    "context options merge."
+)
+
+# Keyword arguments of Playwright's Browser.new_context; a test holds them against the installed one.
+CONTEXT_OPTIONS = frozenset(
+    {
+        "accept_downloads",
+        "base_url",
+        "bypass_csp",
+        "client_certificates",
+        "color_scheme",
+        "contrast",
+        "device_scale_factor",
+        "extra_http_headers",
+        "forced_colors",
+        "geolocation",
+        "has_touch",
+        "http_credentials",
+        "ignore_https_errors",
+        "is_mobile",
+        "java_script_enabled",
+        "locale",
+        "no_viewport",
+        "offline",
+        "permissions",
+        "proxy",
+        "record_har_content",
+        "record_har_mode",
+        "record_har_omit_content",
+        "record_har_path",
+        "record_har_url_filter",
+        "record_video_dir",
+        "record_video_size",
+        "reduced_motion",
+        "screen",
+        "service_workers",
+        "storage_state",
+        "strict_selectors",
+        "timezone_id",
+        "user_agent",
+        "viewport",
+    }
+)
+OWN_ARGUMENTS = ("name", "isolation", "browser", "user_data_dir", "url")
+
+
+def merge(markers: Iterable[tuple[tuple[Any, ...], Mapping[str, Any]]]) -> dict[str, Any]:
+    """The arguments of several markers as one, the closest first: it wins, name by name.
+
+    :raises InvalidOptionError: a marker has more than one positional argument, or its name twice.
+    """
+    merged: dict[str, Any] = {}
+    for args, kwargs in markers:
+        if len(args) > 1:
+            raise InvalidOptionError(
+                f"{len(args)} positional arguments given; there is one, the name",
+                hint="give the others by name: isolation='browser'",
+            )
+        if args and "name" in kwargs:
+            raise InvalidOptionError("name is given twice", hint="once is enough")
+        given = {"name": args[0], **kwargs} if args else dict(kwargs)
+        for key, value in given.items():
+            merged.setdefault(key, value)
+    return merged
+
+
+def build_spec(arguments: Mapping[str, Any], config: PeaksConfig) -> SessionSpec:
+    """The session that merged marker arguments ask for; what they leave out comes from `config`.
+
+    :raises InvalidOptionError: an argument is unknown, has a wrong value, or contradicts another.
+    """
+    for key in arguments:
+        if key not in OWN_ARGUMENTS and key not in CONTEXT_OPTIONS:
+            close = difflib.get_close_matches(key, [*OWN_ARGUMENTS, *CONTEXT_OPTIONS], n=1)
+            raise InvalidOptionError(
+                f"unknown argument {key!r}",
+                hint=f"did you mean {close[0]!r}?"
+                if close
+                else f"known are {', '.join(OWN_ARGUMENTS)} and the options of Browser.new_context",
+            )
+    name = arguments.get("name")
+    url = arguments.get("url")
+    data_dir = arguments.get("user_data_dir")
+    if name is not None:
+        check_name(name, "name")
+    if url is not None and (not isinstance(url, str) or not url):
+        raise InvalidOptionError(f"url is {url!r}", hint="give a URL, or a path that base_url completes")
+    if data_dir is not None and (not isinstance(data_dir, str | Path) or not str(data_dir)):
+        raise InvalidOptionError(f"user_data_dir is {data_dir!r}", hint="give a path; relative ones start at rootdir")
+
+    browser = config.browser_spec
+    if arguments.get("browser") is not None:
+        chosen = one_of(BrowserName, arguments["browser"], "a browser")
+        # The executable that was configured is of the configured browser.
+        executable = browser.executable if chosen is browser.browser else None
+        browser = dataclasses.replace(browser, browser=chosen, executable=executable)
+    isolation = _isolation(arguments.get("isolation"), data_dir, config)
+    options = {key: value for key, value in arguments.items() if key in CONTEXT_OPTIONS}
+    if options and (isolation is Isolation.PROFILE or data_dir is not None):
+        raise InvalidOptionError(
+            f"{', '.join(sorted(options))}: a profile's own context exists already and takes no context options",
+            hint="leave them out, or use isolation='fresh' or 'browser' without user_data_dir",
+        )
+    if options.get("no_viewport") and options.get("viewport") is not None:
+        raise InvalidOptionError("viewport and no_viewport contradict each other", hint="leave one out")
+    if data_dir is not None:
+        browser = dataclasses.replace(browser, user_data_dir=config.root / Path(data_dir).expanduser())
+    return SessionSpec(
+        browser=dataclasses.replace(browser, persistent=isolation is Isolation.PROFILE or data_dir is not None),
+        name=name or "",
+        isolation=isolation,
+        url=url,
+        context_options=MappingProxyType(options),
+    )
+
+
+def _isolation(given: object, data_dir: object, config: PeaksConfig) -> Isolation:
+    if given is None:
+        return config.isolation if data_dir is None else Isolation.PROFILE
+    isolation = one_of(Isolation, given, "an isolation")
+    if isolation is Isolation.FRESH and data_dir is not None:
+        raise InvalidOptionError(
+            "isolation='fresh' and user_data_dir contradict each other: a fresh context sees nothing of a profile",
+            hint="leave out isolation, or use isolation='browser' for a process of the test's own on that profile",
+        )
+    return isolation

@@ -1,0 +1,295 @@
+"""The owner: what one pytest process holds of browsers, from the first session to the last."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, overload
+
+from pytest_peaks import marker
+from pytest_peaks.config import PeaksConfig
+from pytest_peaks.doors.playwright import PlaywrightDoor, first_line
+from pytest_peaks.errors import BrowserLostError, InvalidOptionError, PeaksError
+from pytest_peaks.handle import PeaksSession
+from pytest_peaks.session import processes
+from pytest_peaks.session.manager import LiveSession, Run, SessionManager
+from pytest_peaks.session.paths import ProjectDirs, project_root
+from pytest_peaks.session.spec import BrowserSpec, Isolation, SessionSpec
+from pytest_peaks.session.watchdog import Watchdog
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, BrowserContext, Playwright
+
+
+class Owner:
+    """Opens and closes sessions; keeps one browser process for all that may share it."""
+
+    def __init__(self, config: PeaksConfig, run: Run, borrow: Callable[[], Playwright | None]) -> None:
+        self.config = config
+        self.run = run
+        dirs = ProjectDirs.locate(project_root(config.root))
+        self.manager = SessionManager(dirs, run, config.ports)
+        self.door = PlaywrightDoor(lambda: self.manager.temp_dir, borrow)
+        self.handles: list[PeaksSession] = []
+        self.used: list[dict[str, Any]] = []
+        self._shared: dict[BrowserSpec, LiveSession] = {}
+        self._attached: dict[LiveSession, Browser | BrowserContext] = {}
+        self._watchdog: Watchdog | None = None
+        if run.controller != self.manager.owner and run.controller.state() == "alive":
+            self._watchdog = Watchdog(run.controller, self._orphaned)
+
+    def open(self, spec: SessionSpec, base_url: str | None = None) -> PeaksSession:
+        """Open one session.
+
+        :raises PeaksError: no browser could be had; nothing of it is left.
+        """
+        from playwright.sync_api import Error
+
+        try:
+            return self._open(spec, base_url)
+        except (Error, BrowserLostError) as error:
+            if not self._is_broken(error):
+                raise _refused(spec, error) from None
+        # The browser or the driver broke since the last test; once more with new ones.
+        self._discard_all()
+        try:
+            return self._open(spec, base_url)
+        except Error as error:
+            raise _refused(spec, error) from None
+
+    def _open(self, spec: SessionSpec, base_url: str | None) -> PeaksSession:
+        live = self._live(spec)
+        handle = PeaksSession(self, spec, live, base_url)
+        self.handles.append(handle)
+        try:
+            handle._open(self._attach(live, spec))
+        except BaseException:
+            handle.close()
+            raise
+        self._count(live, spec)
+        return handle
+
+    def lost(self) -> PeaksSession | None:
+        """An open session whose browser has died, if there is one."""
+        return next((handle for handle in self.handles if handle.is_lost), None)
+
+    def contexts_in_use(self) -> list[BrowserContext]:
+        """Contexts of the sessions that are open now."""
+        return [handle._context for handle in self.handles if handle._context is not None]
+
+    def forget(self, handle: PeaksSession) -> None:
+        if handle in self.handles:
+            self.handles.remove(handle)
+
+    def close(self) -> bool:
+        """End every session and the driver. Idempotent; True if nothing is left."""
+        if self._watchdog is not None:
+            self._watchdog.stop()
+        # The browsers first: nothing that a frozen page could hold up comes before them.
+        for live in list(self.manager.live):
+            live.release()
+        for handle in list(self.handles):
+            handle.close()
+        self.door.stop()
+        return self.manager.close()
+
+    def report(self) -> dict[str, Any]:
+        """What this owner did, as plain data for the controller's summary."""
+        swept = self.manager.swept
+        return {
+            "slot": self.run.slot,
+            "worker": self.run.worker,
+            "browsers": self.used,
+            "swept": [record.session_id for record in swept.ended],
+            "set_aside": [f"{problem.path.name}: {problem.reason}" for problem, _ in swept.problems],
+        }
+
+    def _live(self, spec: SessionSpec) -> LiveSession:
+        if spec.isolation is Isolation.BROWSER:
+            return self.manager.acquire(spec.browser)
+        key = spec.browser.process_key
+        live = self._shared.get(key)
+        if live is not None and not live.is_alive():
+            self._discard(live)
+            live = None
+        if live is None:
+            live = self._shared[key] = self.manager.acquire(spec.browser)
+        return live
+
+    def _attach(self, live: LiveSession, spec: SessionSpec) -> Browser | BrowserContext:
+        known = self._attached.get(live)
+        if known is not None and self._is_connected(known):
+            return known
+        attached = self.door.attach(live)
+        # A profile gets a connection a test: routes and listeners of one are not the next one's.
+        if not (spec.browser.persistent and live.endpoint is not None):
+            self._attached[live] = attached
+        return attached
+
+    def _is_connected(self, attached: Browser | BrowserContext) -> bool:
+        if self.door.driver is not None and not self.door.driver.is_alive():
+            return False
+        browser = attached if hasattr(attached, "is_connected") else attached.browser
+        return bool(browser is None or browser.is_connected())
+
+    def _is_broken(self, error: Exception) -> bool:
+        """Whether an error means that browser or driver are gone, rather than that an option is wrong."""
+        text = str(error)
+        return (
+            isinstance(error, BrowserLostError)
+            or "has been closed" in text
+            or "Connection closed" in text
+            or "connection closed" in text
+            or (self.door.driver is not None and not self.door.driver.is_alive())
+            or any(not live.is_alive() for live in self.manager.live)
+        )
+
+    def _discard_all(self) -> None:
+        for live in list(self.manager.live):
+            if not any(handle._live is live and not handle.is_lost for handle in self.handles):
+                self._discard(live)
+        self._attached.clear()
+
+    def _discard(self, live: LiveSession) -> None:
+        self._attached.pop(live, None)
+        for key in [key for key, value in self._shared.items() if value is live]:
+            del self._shared[key]
+        live.release()
+
+    def _count(self, live: LiveSession, spec: SessionSpec) -> None:
+        for entry in self.used:
+            if entry["id"] == live.session_id:
+                entry["sessions"] += 1
+                return
+        attached = self._attached.get(live)
+        version = getattr(attached, "version", "") if attached is not None else ""
+        self.used.append(
+            {
+                "id": live.session_id,
+                "browser": str(spec.browser.browser),
+                "version": version,
+                "port": live.record.port,
+                "pid": live.record.pid,
+                "sessions": 1,
+            }
+        )
+
+    def _orphaned(self) -> None:
+        """The controller is dead: let go at once, then end the test that may still run.
+
+        Called in the watchdog's thread, where no Playwright call may be made.
+        """
+        with contextlib.suppress(Exception):
+            self.manager.close()
+        self.door.kill_driver()
+        with contextlib.suppress(Exception):
+            self.manager.close()
+        processes.interrupt_main_thread()
+
+
+def _refused(spec: SessionSpec, error: Exception) -> Exception:
+    """A context that the browser refused: an option has a value it does not take."""
+    if isinstance(error, PeaksError):
+        return error
+    options = ", ".join(sorted(spec.context_options)) or "none"
+    return InvalidOptionError(
+        f"the browser refused the session: {first_line(error)}", hint=f"context options given: {options}"
+    )
+
+
+class SessionOpener:
+    """Opens named sessions within one test or fixture (the fixture ``peaks_sessions``).
+
+    ``alice, bob = opener("alice", "bob")`` gives one handle a name, ``alice = opener("alice")`` the
+    handle itself. Keyword arguments are those of the marker, over what the marker says. A name that
+    is open already gives the same handle.
+    """
+
+    def __init__(
+        self, owner: Owner, config: PeaksConfig, arguments: Mapping[str, Any], base_url: str | None
+    ) -> None:
+        self._owner = owner
+        self._config = config
+        self._arguments = dict(arguments)
+        self._base_url = base_url
+        self._open: dict[str, tuple[PeaksSession, dict[str, Any]]] = {}
+
+    @overload
+    def __call__(self, name: str, /, **arguments: Any) -> PeaksSession: ...
+
+    @overload
+    def __call__(self, name: str, second: str, /, *more: str, **arguments: Any) -> tuple[PeaksSession, ...]: ...
+
+    def __call__(self, *names: str, **arguments: Any) -> PeaksSession | tuple[PeaksSession, ...]:
+        """Open one session a name.
+
+        :raises InvalidNameError: a name is not ``[a-z0-9][a-z0-9_-]{0,39}``.
+        :raises InvalidOptionError: no name, a name twice, or a wrong argument.
+        """
+        if not names:
+            raise InvalidOptionError("peaks_sessions() needs a name", hint='peaks_sessions("alice", "bob")')
+        if len(set(names)) < len(names):
+            raise InvalidOptionError(f"a name is given twice: {', '.join(names)}", hint="one handle a name")
+        handles = tuple(self._one(name, arguments) for name in names)
+        return handles[0] if len(handles) == 1 else handles
+
+    def close(self) -> None:
+        for handle, _ in reversed(self._open.values()):
+            handle.close()
+        self._open.clear()
+
+    def _one(self, name: str, arguments: dict[str, Any]) -> PeaksSession:
+        known = self._open.get(name)
+        if known is not None:
+            handle, before = known
+            if arguments and arguments != before:
+                raise InvalidOptionError(
+                    f"session {name!r} is open with other arguments", hint="give another session another name"
+                )
+            return handle
+        spec = marker.build_spec({**self._arguments, **arguments, "name": name}, self._config)
+        handle = self._owner.open(spec, self._base_url)
+        self._open[name] = handle, arguments
+        return handle
+
+
+class SessionFactory:
+    """Opens sessions of any scope (the fixture ``peaks_session_factory``).
+
+    ``with factory(isolation="browser") as session: yield session.page`` in a fixture of the scope
+    that is wanted. Arguments are those of the marker.
+    """
+
+    def __init__(self, owner: Owner, config: PeaksConfig, base_url: str | None) -> None:
+        self._owner = owner
+        self._config = config
+        self._base_url = base_url
+
+    def __call__(self, name: str | None = None, **arguments: Any) -> PeaksSession:
+        """Open a session, to be closed by ``with`` or its ``close()``; at the latest at the end of the run.
+
+        :raises InvalidOptionError: a wrong argument.
+        """
+        return self._owner.open(marker.build_spec({"name": name, **arguments}, self._config), self._base_url)
+
+
+def leftovers(dirs: ProjectDirs, run_uid: str) -> list[str]:
+    """What is left of a run: records, profiles, temp dirs; empty if nothing is."""
+    from pytest_peaks.session.paths import orphaned_temp_dirs
+    from pytest_peaks.session.registry import Registry
+
+    records, _ = Registry(dirs.records).list()
+    left = [f"record {record.session_id}" for record in records if record.run_uid == run_uid]
+    left += [f"profile {path.name}" for path in _children(dirs.profiles) if path.name.startswith(f"r{run_uid[:12]}-")]
+    left += [f"temp dir {path}" for path in orphaned_temp_dirs()]
+    return left
+
+
+def _children(folder: Path) -> list[Path]:
+    try:
+        return sorted(folder.iterdir())
+    except OSError:
+        return []
+
+

@@ -1,0 +1,202 @@
+"""pytest's entry point: options, the marker, hooks in the order in which pytest calls them."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from pytest_peaks import config as settings
+from pytest_peaks import marker, state
+from pytest_peaks.errors import PeaksError
+from pytest_peaks.fixtures import (  # noqa: F401 - found by pytest in this module
+    BROWSER_FIXTURES,
+    _peaks_base_url,
+    _peaks_owner,
+    peaks_browser,
+    peaks_context,
+    peaks_page,
+    peaks_session,
+    peaks_session_factory,
+    peaks_sessions,
+    peaks_slot,
+)
+
+if TYPE_CHECKING:
+    from _pytest.terminal import TerminalReporter
+
+SCOPE_HINT = (
+    "peaks_session, peaks_page, peaks_context, peaks_browser and peaks_sessions last one test. For a wider scope:\n"
+    "  @pytest.fixture(scope=\"module\")\n"
+    "  def shared_page(peaks_session_factory):\n"
+    "      with peaks_session_factory() as session:\n"
+    "          yield session.page"
+)
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    settings.add_options(parser)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    from pytest_peaks import workers
+    from pytest_peaks.termination import Termination
+
+    config.addinivalue_line("markers", marker.DESCRIPTION)
+    try:
+        read = settings.read(config)
+    except PeaksError as error:
+        hint = f" ({error.hint})" if error.hint else ""
+        raise pytest.UsageError(f"{error.code}: {error.message}{hint}") from None
+    termination = Termination(lambda: workers.in_use(config), lambda: workers.interrupt_workers(config))
+    config.stash[state.STATE] = state.RunState(read, workers.run_of(config), termination)
+    if config.pluginmanager.hasplugin("xdist") and not hasattr(config, "workerinput"):
+        config.pluginmanager.register(workers.WorkerHooks(config), "peaks-workers")
+
+
+def pytest_report_header(config: pytest.Config) -> str:
+    from pytest_peaks.session import browsers
+
+    read = state.of(config).config
+    try:
+        found = str(browsers.find(read.browser_spec))
+    except PeaksError as error:
+        return f"peaks: {error.message.partition(';')[0]} ({error.hint})"
+    ports = f"ports {read.ports}" if read.debug_port and read.browser.is_chromium else "no ports"
+    headed = ", headed" if read.headed else ""
+    return f"peaks: {found}, isolation {read.isolation}, {ports}{headed}"
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    if item.get_closest_marker(marker.NAME) is not None:
+        state.spec_of(item)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_setup(item: pytest.Item) -> Generator[None, Any, Any]:
+    return (yield from _naming_a_lost_browser(item))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
+    return (yield from _naming_a_lost_browser(item))
+
+
+def _naming_a_lost_browser(item: pytest.Item) -> Generator[None, Any, Any]:
+    """Turn whatever a test saw of its browser's death into BROWSER_LOST."""
+    try:
+        result = yield
+    except Exception as error:
+        lost = _lost(item)
+        if lost is None or isinstance(error, PeaksError):
+            raise
+        raise lost[0](lost[1], error) from error
+    lost = _lost(item)
+    if lost is not None:
+        raise lost[0](lost[1], None)
+    return result
+
+
+def _lost(item: pytest.Item) -> Any:
+    owner = state.of(item.config).owner
+    session = owner.lost() if owner is not None else None
+    if session is None:
+        return None
+    from pytest_peaks.handle import lost_message
+
+    return lost_message, session
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    report = yield
+    text = str(call.excinfo.value) if call.excinfo is not None else ""
+    if report.failed and "ScopeMismatch" in text and any(name in text for name in BROWSER_FIXTURES):
+        report.sections.append(("peaks", SCOPE_HINT))
+    return report
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    run_state = state.of(session.config)
+    owner = run_state.owner
+    if owner is not None:
+        owner.close()
+        if hasattr(session.config, "workeroutput"):
+            session.config.workeroutput["peaks"] = owner.report()
+        else:
+            run_state.reports.append(owner.report())
+    if hasattr(session.config, "workerinput"):
+        return
+    status = run_state.termination.exit_status
+    if status is not None:
+        session.exitstatus = status
+    if run_state.reports or run_state.termination.received:
+        _finish_run(session.config)
+
+
+def _finish_run(config: pytest.Config) -> None:
+    """In the controller, when all workers are down: sweep, note what is left, send the guardian home."""
+    from pytest_peaks import workers
+    from pytest_peaks.owner import leftovers
+    from pytest_peaks.session import guardian
+
+    run_state = state.of(config)
+    dirs = workers.dirs_of(config)
+    try:
+        swept = guardian.sweep(dirs, run_uid=run_state.run.uid)
+        run_state.swept += [record.session_id for record in swept.ended]
+        run_state.left = leftovers(dirs, run_state.run.uid)
+        if not run_state.left:
+            guardian.call_off(run_state.run.uid)
+    except PeaksError as error:
+        run_state.left = [str(error)]
+
+
+def pytest_terminal_summary(terminalreporter: TerminalReporter, config: pytest.Config) -> None:
+    run_state = state.of(config)
+    if not run_state.reports or (terminalreporter.verbosity < 0 and not run_state.left):
+        return
+    terminalreporter.section("peaks")
+    for line in _summary(run_state):
+        terminalreporter.write_line(line)
+
+
+def _summary(run_state: state.RunState) -> list[str]:
+    lines = []
+    for report in sorted(run_state.reports, key=lambda report: (report["slot"], report["worker"])):
+        for browser in report["browsers"]:
+            port = f"port {browser['port']}" if browser["port"] else "no port"
+            sessions = "worker crashed" if report.get("crashed") else _plural(browser["sessions"], "session")
+            lines.append(
+                f"slot {report['slot']} ({report['worker']})  {browser['browser']} {browser['version']}".rstrip()
+                + f"  {port}  pid {browser['pid']}  {sessions}"
+            )
+    swept = sorted({name for report in run_state.reports for name in report.get("swept", [])})
+    if swept:
+        lines.append(f"cleared away {_plural(len(swept), 'session')} that earlier runs left")
+    for bad in sorted({name for report in run_state.reports for name in report.get("set_aside", [])}):
+        lines.append(f"set aside a file that is no record: {bad}")
+    if run_state.swept:
+        lines.append(f"cleared away after dead workers: {', '.join(sorted(set(run_state.swept)))}")
+    if run_state.left:
+        lines.append("left behind, to be removed by `peaks reap`: " + ", ".join(run_state.left))
+    else:
+        lines.append("nothing left behind")
+    return lines
+
+
+def _plural(count: int, noun: str) -> str:
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    run_state = config.stash.get(state.STATE, None)
+    if run_state is None:
+        return
+    run_state.termination.uninstall()
+    if run_state.owner is not None:
+        run_state.owner.close()

@@ -1,0 +1,197 @@
+"""Where things are kept: the project's ``.peaks`` folder, the user's runtime dir, short temp dirs."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import re
+import stat
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from pytest_peaks.errors import NotWritableError
+from pytest_peaks.session.identity import ProcessIdentity, machine_mark
+
+GITIGNORE = "# Made by pytest-peaks: run-time files and saved logins do not belong in a repository.\n*\n!pool.json\n"
+
+# Chromium puts `org.chromium.Chromium.XXXXXX/SingletonSocket` below TMPDIR and aborts when that is
+# longer than a socket's name may be (107 bytes on Linux, 103 on macOS): 62 and 58 are left for TMPDIR.
+LONGEST_TMPDIR = 58
+
+
+def project_root(start: Path) -> Path:
+    """The git top level that holds `start`, else `start` itself; always absolute."""
+    start = start.resolve()
+    for folder in (start, *start.parents):
+        if (folder / ".git").exists():
+            return folder
+    return start
+
+
+@dataclass(frozen=True, slots=True)
+class ProjectDirs:
+    """The folders of one project.
+
+    :ivar root: the project.
+    :ivar base: ``<root>/.peaks``, or a folder in the user's state dir where that can't be written.
+    """
+
+    root: Path
+    base: Path
+
+    @classmethod
+    def locate(cls, root: Path) -> ProjectDirs:
+        """Say where the folders of `root` are; creates nothing."""
+        base = root / ".peaks"
+        if _can_hold_files(base):
+            return cls(root, base)
+        import platformdirs
+
+        key = f"{root.name or 'root'}-{hashlib.sha256(str(root).encode()).hexdigest()[:12]}"
+        return cls(root, Path(platformdirs.user_state_dir("peaks", appauthor=False)) / "projects" / key)
+
+    def create(self) -> ProjectDirs:
+        """Make the folders, with the ``.gitignore`` that keeps them out of repositories.
+
+        :raises NotWritableError: they can't be made.
+        """
+        try:
+            for folder in (self.records, self.profiles, self.logs):
+                folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            ignore = self.base / ".gitignore"
+            if not ignore.exists():
+                ignore.write_text(GITIGNORE)
+        except OSError as error:
+            raise NotWritableError(
+                f"{self.base} cannot be written to: {error.strerror or error}",
+                hint="make the project or the user's state dir (XDG_STATE_HOME) writable",
+            ) from error
+        return self
+
+    @property
+    def runtime(self) -> Path:
+        return self.base / "_runtime"
+
+    @property
+    def records(self) -> Path:
+        return self.runtime / "playwright-sessions"
+
+    @property
+    def profiles(self) -> Path:
+        return self.runtime / "playwright-userdata"
+
+    @property
+    def logs(self) -> Path:
+        return self.runtime / "logs"
+
+
+def _can_hold_files(folder: Path) -> bool:
+    """Whether `folder` is, or could be made, a directory to write in."""
+    probe = folder
+    while not probe.exists():
+        if probe.is_symlink():
+            return False
+        probe = probe.parent
+    return probe.is_dir() and os.access(probe, os.W_OK | os.X_OK)
+
+
+def runtime_dir() -> Path:
+    """The user's folder for reservations and locks, machine-wide, mode 0700; made if missing.
+
+    ``PEAKS_RUNTIME_DIR`` names another one (the project's own tests do).
+
+    :raises NotWritableError: it can't be made, or belongs to somebody else.
+    """
+    chosen = os.environ.get("PEAKS_RUNTIME_DIR")
+    folder = Path(chosen) if chosen else _user_runtime_dir()
+    try:
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        info = folder.lstat()
+    except OSError as error:
+        raise NotWritableError(
+            f"the runtime dir {folder} cannot be made: {error.strerror or error}",
+            hint="set PEAKS_RUNTIME_DIR to a folder of yours",
+        ) from error
+    if not stat.S_ISDIR(info.st_mode) or (hasattr(os, "getuid") and info.st_uid != os.getuid()):
+        raise NotWritableError(
+            f"the runtime dir {folder} is not a directory of yours",
+            hint="set PEAKS_RUNTIME_DIR to a folder of yours",
+        )
+    if os.name == "posix" and stat.S_IMODE(info.st_mode) & 0o077:
+        folder.chmod(0o700)
+    return folder
+
+
+def _user_runtime_dir() -> Path:
+    if sys.platform.startswith("linux"):
+        for candidate in (os.environ.get("XDG_RUNTIME_DIR"), f"/run/user/{os.getuid()}"):
+            if candidate and Path(candidate).is_dir() and os.access(candidate, os.W_OK | os.X_OK):
+                return Path(candidate) / "peaks"
+        return Path("/tmp") / f"peaks-runtime-{os.getuid()}"
+    import platformdirs
+
+    return Path(platformdirs.user_runtime_dir("peaks", appauthor=False))
+
+
+def temp_base() -> Path:
+    """The folder below which short temp dirs are made.
+
+    TMPDIR where it is short enough for Chromium, else ``/tmp``.
+
+    :raises NotWritableError: neither can be written to.
+    """
+    candidates = [Path(tempfile.gettempdir())]
+    if os.name == "posix":
+        candidates += [Path("/tmp"), Path("/var/tmp")]
+    room = LONGEST_TMPDIR - len(_temp_name(ProcessIdentity.of_self())) - len("/9999")
+    for candidate in candidates:
+        short = os.name != "posix" or len(str(candidate)) + 1 <= room
+        if short and candidate.is_dir() and os.access(candidate, os.W_OK | os.X_OK):
+            return candidate
+    raise NotWritableError(
+        f"no short temp dir: tried {', '.join(map(str, candidates))}",
+        hint=f"set TMPDIR to a writable folder whose path is at most {room} characters long",
+    )
+
+
+def _user() -> int:
+    return os.getuid() if hasattr(os, "getuid") else 0
+
+
+def _temp_name(owner: ProcessIdentity) -> str:
+    return f"peaks-{_user()}-{machine_mark()}-{owner.pid}-{owner.started:x}"
+
+
+def owner_temp_dir(owner: ProcessIdentity) -> Path:
+    """Make the temp dir of one owner. Its name says whose it is, so that a sweep needs no other file."""
+    folder = temp_base() / _temp_name(owner)
+    folder.mkdir(mode=0o700, exist_ok=True)
+    if hasattr(os, "getuid") and folder.lstat().st_uid != os.getuid():
+        raise NotWritableError(f"{folder} belongs to somebody else", hint="remove it, or set another TMPDIR")
+    return folder
+
+
+def temp_dir_owner(folder: Path) -> ProcessIdentity | None:
+    """Whose temp dir `folder` is by its name; None if it is none that peaks made on this boot."""
+    match = re.fullmatch(rf"peaks-{_user()}-{machine_mark()}-([0-9]+)-([0-9a-f]+)", folder.name)
+    if not match or folder.is_symlink() or not folder.is_dir():
+        return None
+    me = ProcessIdentity.of_self()
+    return ProcessIdentity(int(match[1]), int(match[2], 16), me.host, me.boot, me.namespace)
+
+
+def orphaned_temp_dirs() -> list[Path]:
+    """Temp dirs of this user, on this machine and boot, whose owner is dead."""
+    bases = {Path(tempfile.gettempdir())}
+    with contextlib.suppress(NotWritableError):
+        bases.add(temp_base())
+    found = []
+    for base in bases:
+        for folder in base.glob("peaks-*"):
+            owner = temp_dir_owner(folder)
+            if owner is not None and owner.state() == "dead":
+                found.append(folder)
+    return sorted(found)

@@ -1,0 +1,122 @@
+"""The folder of records: write, read, list, set aside.
+
+One bad file never hides the others: it is named and moved to ``set-aside/``. A record of a later
+schema is named and left where it is, since its session may be alive.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from pytest_peaks.session.record import NewerSchemaError, Record
+
+# A record is about 1 kB; whatever is larger than this was not written by us and is not read.
+LARGEST_RECORD = 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """A file among the records that could not be used, and why."""
+
+    path: Path
+    reason: str
+    left_in_place: bool = False
+
+
+def write_atomically(path: Path, text: str) -> None:
+    """Write `text` to `path` (mode 0600) so that a reader sees the old content or the new, never a part."""
+    descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=".tmp-", suffix=".part")
+    try:
+        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        Path(name).replace(path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            Path(name).unlink()
+        raise
+
+
+class Registry:
+    """The records of one project."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def path_of(self, session_id: str) -> Path:
+        return self.folder / f"{session_id}.json"
+
+    def write(self, record: Record) -> None:
+        text = json.dumps(record.to_json(), indent=2) + "\n"
+        write_atomically(self.path_of(record.session_id), text)
+
+    def remove(self, session_id: str) -> None:
+        self.path_of(session_id).unlink(missing_ok=True)
+
+    def read(self, session_id: str) -> Record | None:
+        """The record, or None if there is none or it can't be used."""
+        record = self._load(self.path_of(session_id))
+        return record if isinstance(record, Record) else None
+
+    def list(self) -> tuple[list[Record], list[Problem]]:
+        """All usable records, by id, and every file that is none. Changes nothing."""
+        records: list[Record] = []
+        problems: list[Problem] = []
+        for path in self._files():
+            loaded = self._load(path)
+            if isinstance(loaded, Record):
+                records.append(loaded)
+            elif loaded is not None:
+                problems.append(loaded)
+        return records, problems
+
+    def set_aside(self, problem: Problem) -> Path | None:
+        """Move a bad file out of the way, keeping it; None if it is to stay or went meanwhile."""
+        if problem.left_in_place:
+            return None
+        target = self.folder / "set-aside" / f"{problem.path.name}.{time.time_ns()}"
+        try:
+            target.parent.mkdir(exist_ok=True, mode=0o700)
+            problem.path.rename(target)
+        except OSError:
+            return None
+        return target
+
+    def _files(self) -> Iterator[Path]:
+        try:
+            names = sorted(os.listdir(self.folder))
+        except OSError:
+            return
+        for name in names:
+            if name.endswith(".json") and not name.startswith("."):
+                yield self.folder / name
+
+    def _load(self, path: Path) -> Record | Problem | None:
+        try:
+            info = path.lstat()
+            if not path.is_file() or path.is_symlink():
+                return Problem(path, "not a regular file", left_in_place=True)
+            if info.st_size > LARGEST_RECORD:
+                return Problem(path, f"{info.st_size} bytes are too many for a record")
+            data = json.loads(path.read_text(encoding="utf-8"))
+            record = Record.from_json(data)
+        except FileNotFoundError:
+            return None
+        except NewerSchemaError as error:
+            return Problem(path, str(error), left_in_place=True)
+        except (ValueError, RecursionError) as error:
+            # json's own message quotes none of the content beyond positions.
+            return Problem(path, str(error) or type(error).__name__)
+        except OSError as error:
+            return Problem(path, error.strerror or str(error), left_in_place=True)
+        if record.session_id != path.stem:
+            return Problem(path, f"it names another session, {record.session_id[:64]!r}")
+        return record

@@ -1,0 +1,84 @@
+"""Who holds a port or a profile, per user and machine-wide.
+
+One small file per thing names its holder's identity and is good while that process lives. Files
+are changed only under one short lock. (A lock held for the session's life would not do: one
+whose descriptor a child inherits is lost when the parent exits.)
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+from pytest_peaks.errors import LockTimeoutError
+from pytest_peaks.session.identity import ProcessIdentity
+from pytest_peaks.session.paths import runtime_dir
+from pytest_peaks.session.registry import write_atomically
+
+# Changing a reservation takes under a millisecond; thirty-two processes at once take well under
+# a second. A minute means that somebody is stopped while holding the lock.
+LOCK_TIMEOUT = 60.0
+
+
+@contextlib.contextmanager
+def allocating(folder: Path | None = None) -> Iterator[Path]:
+    """Hold the allocator's lock; gives the runtime dir.
+
+    :raises LockTimeoutError: it was not free within a minute.
+    """
+    import filelock
+
+    folder = folder or runtime_dir()
+    lock = folder / "allocator.lock"
+    try:
+        with filelock.FileLock(lock, timeout=LOCK_TIMEOUT, poll_interval=0.005, mode=0o600):
+            yield folder
+    except filelock.Timeout as error:
+        raise LockTimeoutError(
+            f"{lock} was held by another process for {LOCK_TIMEOUT:.0f} s",
+            hint="a stopped process may hold it: `fuser -v` on that file names it",
+        ) from error
+
+
+class Reservations:
+    """The reservations of one kind (``ports``, ``profiles``). Call under :func:`allocating`."""
+
+    def __init__(self, runtime: Path, kind: str) -> None:
+        self.folder = runtime / kind
+        self.folder.mkdir(exist_ok=True, mode=0o700)
+
+    def _path(self, key: str) -> Path:
+        return self.folder / f"{key}.json"
+
+    def holder(self, key: str) -> tuple[ProcessIdentity, str] | None:
+        """The holder and its session if `key` is held now. A file that can't be read holds nothing."""
+        try:
+            data = json.loads(self._path(key).read_text(encoding="utf-8"))
+            owner = ProcessIdentity.from_json(data["owner"])
+            session = str(data["session"])
+        except (OSError, ValueError, KeyError, TypeError):
+            return None
+        return None if owner.state() == "dead" else (owner, session)
+
+    def take(self, key: str, owner: ProcessIdentity, session: str) -> None:
+        write_atomically(
+            self._path(key), json.dumps({"schema": 1, "owner": owner.to_json(), "session": session}) + "\n"
+        )
+
+    def drop(self, key: str, session: str) -> None:
+        """Give `key` back if `session` holds it."""
+        path = self._path(key)
+        with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+            if json.loads(path.read_text(encoding="utf-8"))["session"] == session:
+                path.unlink()
+
+    def drop_dead(self) -> list[str]:
+        """Remove the files of dead holders; returns their keys."""
+        dropped = []
+        for path in self.folder.glob("*.json"):
+            if self.holder(path.stem) is None:
+                path.unlink(missing_ok=True)
+                dropped.append(path.stem)
+        return sorted(dropped)

@@ -1,0 +1,63 @@
+"""What the plugin keeps on pytest's config and items; there are no module globals."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from pytest_peaks import marker
+from pytest_peaks.config import PeaksConfig
+from pytest_peaks.errors import PeaksError
+from pytest_peaks.session.spec import SessionSpec
+
+if TYPE_CHECKING:
+    from pytest_peaks.owner import Owner
+    from pytest_peaks.session.manager import Run
+    from pytest_peaks.termination import Termination
+
+
+@dataclass
+class RunState:
+    """One pytest process's part in a run.
+
+    :ivar owner: None until a test uses a browser.
+    :ivar reports: what the owners of this run said when they ended; in the controller.
+    :ivar swept: sessions of dead workers that the controller cleared away.
+    """
+
+    config: PeaksConfig
+    run: Run
+    termination: Termination
+    owner: Owner | None = None
+    reports: list[dict[str, Any]] = field(default_factory=list)
+    swept: list[str] = field(default_factory=list)
+    left: list[str] = field(default_factory=list)
+
+
+STATE = pytest.StashKey[RunState]()
+_SPEC = pytest.StashKey[SessionSpec]()
+
+
+def of(config: pytest.Config) -> RunState:
+    return config.stash[STATE]
+
+
+def arguments_of(item: pytest.Item) -> dict[str, Any]:
+    """The merged arguments of an item's markers, the closest first."""
+    return marker.merge((found.args, found.kwargs) for found in item.iter_markers(marker.NAME))
+
+
+def spec_of(item: pytest.Item) -> SessionSpec:
+    """What an item's markers ask for; validated at collection.
+
+    :raises pytest.UsageError: a marker has a wrong argument; names the test and the argument.
+    """
+    if _SPEC not in item.stash:
+        try:
+            item.stash[_SPEC] = marker.build_spec(arguments_of(item), of(item.config).config)
+        except PeaksError as error:
+            hint = f" ({error.hint})" if error.hint else ""
+            raise pytest.UsageError(f"{item.nodeid}: @pytest.mark.{marker.NAME}: {error.message}{hint}") from None
+    return item.stash[_SPEC]

@@ -1,0 +1,139 @@
+"""pytest-xdist: slots, the run's identity in each worker, and what a dead worker left."""
+
+from __future__ import annotations
+
+import contextlib
+import uuid
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from pytest_peaks import state
+from pytest_peaks.session import guardian, processes
+from pytest_peaks.session.identity import ProcessIdentity
+from pytest_peaks.session.manager import Run
+from pytest_peaks.session.paths import ProjectDirs, project_root
+from pytest_peaks.session.registry import Registry
+
+if TYPE_CHECKING:
+    from xdist.workermanage import WorkerController
+
+KEY = "peaks"
+# A crashed worker is dead when xdist says so; one that is stopped is not, and is ended after this.
+DEATH_WAIT = 2.0
+
+
+def run_of(config: pytest.Config) -> Run:
+    """The run that this process belongs to, from ``workerinput`` in a worker, else a new one.
+
+    The environment is no guide: ``PYTEST_XDIST_WORKER`` is inherited by a pytest that a test starts.
+    """
+    given: Mapping[str, Any] | None = getattr(config, "workerinput", {}).get(KEY)
+    if given is None:
+        return Run(uuid.uuid4().hex[:12], 0, "main", ProcessIdentity.of_self())
+    worker = str(config.workerinput["workerid"])  # type: ignore[attr-defined]
+    return Run(given["uid"], given["slot"], worker, ProcessIdentity.from_json(given["controller"]))
+
+
+class Slots:
+    """Numbers 0 to n-1 for the workers that are up; a number is free again when its worker is down."""
+
+    def __init__(self) -> None:
+        self._taken: dict[str, int] = {}
+
+    def take(self, gateway: str) -> int:
+        if gateway not in self._taken:
+            taken = set(self._taken.values())
+            self._taken[gateway] = next(slot for slot in range(len(taken) + 1) if slot not in taken)
+        return self._taken[gateway]
+
+    def free(self, gateway: str) -> int | None:
+        return self._taken.pop(gateway, None)
+
+
+class WorkerHooks:
+    """xdist's hooks in the controller. They never raise: that would end the whole run."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        self._config = config
+        self._slots = Slots()
+
+    def pytest_configure_node(self, node: WorkerController) -> None:
+        run_state = state.of(self._config)
+        run_state.termination.install()
+        node.workerinput[KEY] = {
+            "uid": run_state.run.uid,
+            "slot": self._slots.take(node.gateway.id),
+            "controller": run_state.run.controller.to_json(),
+        }
+
+    def pytest_testnodedown(self, node: WorkerController, error: object | None) -> None:
+        # May come twice for one node: an interrupted worker is reported as finished and as interrupted.
+        slot = self._slots.free(node.gateway.id)
+        if slot is None:
+            return
+        run_state = state.of(self._config)
+        report = getattr(node, "workeroutput", {}).get(KEY)
+        if report is not None:
+            run_state.reports.append(report)
+        with contextlib.suppress(Exception):
+            self._clear(node.gateway.id, crashed=report is None and error != "keyboard-interrupt")
+
+    def _clear(self, worker: str, *, crashed: bool) -> None:
+        run_state = state.of(self._config)
+        dirs = dirs_of(self._config)
+        records = [
+            record
+            for record in Registry(dirs.records).list()[0]
+            if record.run_uid == run_state.run.uid and record.worker == worker
+        ]
+        if not records:
+            return
+        if crashed:
+            for owner in {record.owner for record in records}:
+                if not processes.wait_until(lambda owner=owner: not owner.is_alive(), DEATH_WAIT):
+                    processes.end_tree(owner, grace=0.0)
+            run_state.reports.append(
+                {
+                    "slot": records[0].slot,
+                    "worker": worker,
+                    "crashed": True,
+                    "browsers": [
+                        {
+                            "id": record.session_id,
+                            "browser": record.browser,
+                            "version": "",
+                            "port": record.port,
+                            "pid": record.pid,
+                            "sessions": None,
+                        }
+                        for record in records
+                    ],
+                }
+            )
+        swept = guardian.sweep(dirs, run_uid=run_state.run.uid)
+        run_state.swept += [record.session_id for record in swept.ended]
+
+
+def dirs_of(config: pytest.Config) -> ProjectDirs:
+    return ProjectDirs.locate(project_root(config.rootpath))
+
+
+def interrupt_workers(config: pytest.Config) -> None:
+    """Stop the workers that own a browser, as Ctrl-C in their terminal would."""
+    run = state.of(config).run
+    me = ProcessIdentity.of_self()
+    records, _ = Registry(dirs_of(config).records).list()
+    for owner in {record.owner for record in records if record.run_uid == run.uid}:
+        if owner != me:
+            processes.interrupt(owner)
+
+
+def in_use(config: pytest.Config) -> bool:
+    """Whether this run has a session now."""
+    run_state = state.of(config)
+    if run_state.owner is not None:
+        return True
+    records, _ = Registry(dirs_of(config).records).list()
+    return any(record.run_uid == run_state.run.uid for record in records)
