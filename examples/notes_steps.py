@@ -5,7 +5,9 @@ from playwright.sync_api import Page, expect
 
 
 def log_in(page: Page, user: str) -> None:
-    page.goto("/login")
+    login = page.get_by_role("heading", name="Log in")
+    if not login.is_visible():
+        page.goto("/login")
     page.get_by_label("Name").fill(user)
     page.get_by_label("Password").fill(PASSWORDS[user])
     page.get_by_role("button", name="Log in").click()

@@ -1,19 +1,15 @@
 """Who shares what: two users, two devices, two tests, two browsers."""
 
-from collections.abc import Callable
-from contextlib import AbstractContextManager
 from typing import ClassVar
 
 import pytest
 from notes_steps import add_note, log_in, remember_token
 from playwright.sync_api import Page, expect
 
-from pytest_peaks import PeaksSession
+from pytest_peaks import PeaksSession, SessionFactory, SessionOpener
 
 
-def test_two_users_share_nothing(
-    peaks_sessions: Callable[..., tuple[PeaksSession, ...]],
-) -> None:
+def test_two_users_share_nothing(peaks_sessions: SessionOpener) -> None:
     alice, bob = peaks_sessions("alice", "bob")
     log_in(alice.page, "alice")
     log_in(bob.page, "bob")
@@ -27,9 +23,7 @@ def test_two_users_share_nothing(
     expect(bob.page.get_by_role("listitem")).to_have_text("No notes yet.")
 
 
-def test_notes_follow_a_user_to_a_second_device(
-    peaks_page: Page, peaks_sessions: Callable[[str], PeaksSession]
-) -> None:
+def test_notes_follow_a_user_to_a_second_device(peaks_page: Page, peaks_sessions: SessionOpener) -> None:
     log_in(peaks_page, "alice")
     add_note(peaks_page, "buy milk")
 
@@ -49,8 +43,7 @@ def test_a_token_does_not_outlive_its_test(peaks_page: Page, token: str) -> None
 
 @pytest.mark.peaks_session(isolation="browser")
 def test_a_test_can_have_a_browser_of_its_own(
-    peaks_session: PeaksSession,
-    peaks_session_factory: Callable[..., AbstractContextManager[PeaksSession]],
+    peaks_session: PeaksSession, peaks_session_factory: SessionFactory
 ) -> None:
     log_in(peaks_session.page, "alice")
 
@@ -61,7 +54,7 @@ def test_a_test_can_have_a_browser_of_its_own(
         expect(other.page.get_by_role("heading")).to_have_text("Log in")
 
 
-@pytest.mark.peaks_session(isolation="profile")
+@pytest.mark.peaks_session(isolation="profile", url="/notes")
 class TestKeptLogin:
     """One profile serves both tests, so a worker logs in once at most.
 
@@ -72,9 +65,8 @@ class TestKeptLogin:
     logins: ClassVar[int] = 0
 
     def open_notes(self, page: Page) -> None:
-        page.goto("/notes")
         if page.get_by_role("heading", name="Log in").is_visible():
-            log_in(page, "alice")
+            log_in(page, "alice")  # the app has sent the page here
             type(self).logins += 1
         assert self.logins == 1, "the profile has lost its login"
 

@@ -53,7 +53,9 @@ BROWSER = Option("browser", f"Browser of all sessions: {_NAMES}. Default: chromi
 EXECUTABLE = Option("executable", "Path of the browser's executable. Default: look for one.", "PATH")
 HEADED = Option("headed", "Show the browser's window.", flag=True)
 ISOLATION = Option(
-    "isolation", f"What a test without a marker of its own shares with the next: {_ISOLATIONS}. Default: fresh.", "KIND"
+    "isolation",
+    f"What a test without a marker of its own shares with the next: {_ISOLATIONS}. Default: fresh.",
+    "KIND",
 )
 PORTS = Option(
     "ports",
@@ -95,7 +97,9 @@ def add_options(parser: pytest.Parser) -> None:
     group = parser.getgroup("peaks", "an isolated browser for every worker (pytest-peaks)")
     for option in OPTIONS:
         if option.command_line and option.flag:
-            group.addoption(option.switch, action="store_true", default=None, dest=option.ini, help=option.help)
+            group.addoption(
+                option.switch, action="store_true", default=None, dest=option.ini, help=option.help
+            )
         elif option.command_line:
             group.addoption(
                 option.switch, default=None, dest=option.ini, metavar=option.metavar, help=option.help

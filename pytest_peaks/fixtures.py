@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import unittest
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import pytest
 
@@ -16,9 +16,18 @@ if TYPE_CHECKING:
     from pytest_peaks.handle import PeaksSession
     from pytest_peaks.owner import Owner, SessionFactory, SessionOpener
 
+T = TypeVar("T")
+
 # The fixtures that mean a browser.
 BROWSER_FIXTURES = frozenset(
-    {"peaks_session", "peaks_sessions", "peaks_session_factory", "peaks_page", "peaks_context", "peaks_browser"}
+    {
+        "peaks_session",
+        "peaks_sessions",
+        "peaks_session_factory",
+        "peaks_page",
+        "peaks_context",
+        "peaks_browser",
+    }
 )
 
 
@@ -58,7 +67,9 @@ def _peaks_base_url(request: pytest.FixtureRequest) -> str | None:
 
 
 @pytest.fixture
-def peaks_session(request: pytest.FixtureRequest, _peaks_owner: Owner, _peaks_base_url: str | None) -> Iterator[PeaksSession]:
+def peaks_session(
+    request: pytest.FixtureRequest, _peaks_owner: Owner, _peaks_base_url: str | None
+) -> Iterator[PeaksSession]:
     """This test's browser session, as its ``peaks_session`` marker asks for it."""
     with _peaks_owner.open(state.spec_of(request.node), _peaks_base_url) as session:
         _offer(request, "peaks_session", session)
@@ -66,7 +77,9 @@ def peaks_session(request: pytest.FixtureRequest, _peaks_owner: Owner, _peaks_ba
 
 
 @pytest.fixture
-def peaks_sessions(request: pytest.FixtureRequest, _peaks_owner: Owner, _peaks_base_url: str | None) -> Iterator[SessionOpener]:
+def peaks_sessions(
+    request: pytest.FixtureRequest, _peaks_owner: Owner, _peaks_base_url: str | None
+) -> Iterator[SessionOpener]:
     """Several isolated sessions in one test: ``alice, bob = peaks_sessions("alice", "bob")``."""
     from pytest_peaks.owner import SessionOpener
 
@@ -77,7 +90,9 @@ def peaks_sessions(request: pytest.FixtureRequest, _peaks_owner: Owner, _peaks_b
 
 
 @pytest.fixture(scope="session")
-def peaks_session_factory(pytestconfig: pytest.Config, _peaks_owner: Owner, _peaks_base_url: str | None) -> SessionFactory:
+def peaks_session_factory(
+    pytestconfig: pytest.Config, _peaks_owner: Owner, _peaks_base_url: str | None
+) -> SessionFactory:
     """Sessions of a wider scope: ``with peaks_session_factory() as session: yield session.page``."""
     from pytest_peaks.owner import SessionFactory
 
@@ -102,7 +117,7 @@ def peaks_browser(request: pytest.FixtureRequest, peaks_session: PeaksSession) -
     return _offer(request, "peaks_browser", peaks_session.browser)
 
 
-def _offer(request: pytest.FixtureRequest, name: str, value: Any) -> Any:
+def _offer(request: pytest.FixtureRequest, name: str, value: T) -> T:
     """Make a fixture that ``usefixtures`` names an attribute of a ``unittest.TestCase``."""
     if isinstance(request.instance, unittest.TestCase):
         setattr(request.instance, name, value)

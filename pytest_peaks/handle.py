@@ -127,7 +127,10 @@ class PeaksSession:
             return
         self._closed = True
         self._owner.forget(self)
-        with contextlib.suppress(Exception), bounded(CLOSE_TIMEOUT, self._live.kill, self._owner.door.kill_driver):
+        with (
+            contextlib.suppress(Exception),
+            bounded(CLOSE_TIMEOUT, self._live.kill, self._owner.door.kill_driver),
+        ):
             self._close_contexts()
         if self._spec.isolation is Isolation.BROWSER:
             self._live.release()
@@ -143,11 +146,12 @@ class PeaksSession:
 
         :raises playwright.sync_api.Error: the browser does not answer, or refuses an option.
         """
-        if not hasattr(attached, "new_context"):
-            self._context = attached  # type: ignore[assignment] # a profile that Playwright launched
+        from playwright.sync_api import Browser
+
+        if not isinstance(attached, Browser):
+            self._context = attached  # a profile that Playwright launched
             return
-        self._browser = attached  # type: ignore[assignment]
-        assert self._browser is not None, "just assigned"
+        self._browser = attached
         self._strangers = list(self._browser.contexts)
         with bounded(OPEN_TIMEOUT, self._live.kill, self._owner.door.kill_driver):
             if self._spec.browser.persistent:

@@ -109,7 +109,9 @@ def build_spec(arguments: Mapping[str, Any], config: PeaksConfig) -> SessionSpec
     if url is not None and (not isinstance(url, str) or not url):
         raise InvalidOptionError(f"url is {url!r}", hint="give a URL, or a path that base_url completes")
     if data_dir is not None and (not isinstance(data_dir, str | Path) or not str(data_dir)):
-        raise InvalidOptionError(f"user_data_dir is {data_dir!r}", hint="give a path; relative ones start at rootdir")
+        raise InvalidOptionError(
+            f"user_data_dir is {data_dir!r}", hint="give a path; relative ones start at rootdir"
+        )
 
     browser = config.browser_spec
     if arguments.get("browser") is not None:
@@ -129,7 +131,9 @@ def build_spec(arguments: Mapping[str, Any], config: PeaksConfig) -> SessionSpec
     if data_dir is not None:
         browser = dataclasses.replace(browser, user_data_dir=config.root / Path(data_dir).expanduser())
     return SessionSpec(
-        browser=dataclasses.replace(browser, persistent=isolation is Isolation.PROFILE or data_dir is not None),
+        browser=dataclasses.replace(
+            browser, persistent=isolation is Isolation.PROFILE or data_dir is not None
+        ),
         name=name or "",
         isolation=isolation,
         url=url,

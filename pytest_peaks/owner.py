@@ -219,9 +219,11 @@ class SessionOpener:
     def __call__(self, name: str, /, **arguments: Any) -> PeaksSession: ...
 
     @overload
-    def __call__(self, name: str, second: str, /, *more: str, **arguments: Any) -> tuple[PeaksSession, ...]: ...
+    def __call__(
+        self, name: str, second: str, /, *more: str, **arguments: Any
+    ) -> tuple[PeaksSession, ...]: ...
 
-    def __call__(self, *names: str, **arguments: Any) -> PeaksSession | tuple[PeaksSession, ...]:
+    def __call__(self, /, *names: str, **arguments: Any) -> PeaksSession | tuple[PeaksSession, ...]:
         """Open one session a name.
 
         :raises InvalidNameError: a name is not ``[a-z0-9][a-z0-9_-]{0,39}``.
@@ -281,7 +283,11 @@ def leftovers(dirs: ProjectDirs, run_uid: str) -> list[str]:
 
     records, _ = Registry(dirs.records).list()
     left = [f"record {record.session_id}" for record in records if record.run_uid == run_uid]
-    left += [f"profile {path.name}" for path in _children(dirs.profiles) if path.name.startswith(f"r{run_uid[:12]}-")]
+    left += [
+        f"profile {path.name}"
+        for path in _children(dirs.profiles)
+        if path.name.startswith(f"r{run_uid[:12]}-")
+    ]
     left += [f"temp dir {path}" for path in orphaned_temp_dirs()]
     return left
 
@@ -291,5 +297,3 @@ def _children(folder: Path) -> list[Path]:
         return sorted(folder.iterdir())
     except OSError:
         return []
-
-

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 SCOPE_HINT = (
     "peaks_session, peaks_page, peaks_context, peaks_browser and peaks_sessions last one test. For a wider scope:\n"
-    "  @pytest.fixture(scope=\"module\")\n"
+    '  @pytest.fixture(scope="module")\n'
     "  def shared_page(peaks_session_factory):\n"
     "      with peaks_session_factory() as session:\n"
     "          yield session.page"
@@ -110,7 +110,7 @@ def _lost(item: pytest.Item) -> Any:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(
-    item: pytest.Item, call: pytest.CallInfo[None]
+    call: pytest.CallInfo[None],
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     report = yield
     text = str(call.excinfo.value) if call.excinfo is not None else ""

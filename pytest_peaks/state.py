@@ -59,5 +59,7 @@ def spec_of(item: pytest.Item) -> SessionSpec:
             item.stash[_SPEC] = marker.build_spec(arguments_of(item), of(item.config).config)
         except PeaksError as error:
             hint = f" ({error.hint})" if error.hint else ""
-            raise pytest.UsageError(f"{item.nodeid}: @pytest.mark.{marker.NAME}: {error.message}{hint}") from None
+            raise pytest.UsageError(
+                f"{item.nodeid}: @pytest.mark.{marker.NAME}: {error.message}{hint}"
+            ) from None
     return item.stash[_SPEC]

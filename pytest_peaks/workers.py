@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import uuid
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
@@ -92,7 +93,7 @@ class WorkerHooks:
             return
         if crashed:
             for owner in {record.owner for record in records}:
-                if not processes.wait_until(lambda owner=owner: not owner.is_alive(), DEATH_WAIT):
+                if not processes.wait_until(functools.partial(_is_dead, owner), DEATH_WAIT):
                     processes.end_tree(owner, grace=0.0)
             run_state.reports.append(
                 {
@@ -114,6 +115,10 @@ class WorkerHooks:
             )
         swept = guardian.sweep(dirs, run_uid=run_state.run.uid)
         run_state.swept += [record.session_id for record in swept.ended]
+
+
+def _is_dead(process: ProcessIdentity) -> bool:
+    return not process.is_alive()
 
 
 def dirs_of(config: pytest.Config) -> ProjectDirs:

@@ -149,12 +149,12 @@ def find(spec: BrowserSpec) -> Found:
     """
     name = spec.browser
     if spec.executable is not None:
-        path = spec.executable
-        if path.is_file() and os.access(path, os.X_OK):
-            return Found(name, path, "option")
-        reason = "does not exist" if not path.exists() else "is not an executable file"
+        chosen = spec.executable
+        if chosen.is_file() and os.access(chosen, os.X_OK):
+            return Found(name, chosen, "option")
+        reason = "does not exist" if not chosen.exists() else "is not an executable file"
         raise BrowserNotFoundError(
-            f"the executable {path} {reason}",
+            f"the executable {chosen} {reason}",
             hint=f"correct --peaks-executable, or leave it out and run `{_INSTALL_COMMANDS[name]}`",
         )
     looked_for: list[str] = []
@@ -193,7 +193,9 @@ def _candidates(name: BrowserName, *, headed: bool) -> Iterator[tuple[str, str]]
     """What to look for, best first, with where it comes from."""
     if name is BrowserName.CHROMIUM:
         if not headed:
-            yield from ((pattern, "playwright") for pattern in _playwright_patterns("chromium-headless-shell"))
+            yield from (
+                (pattern, "playwright") for pattern in _playwright_patterns("chromium-headless-shell")
+            )
             yield from ((path, "system") for path in _SHELLS)
         yield from ((pattern, "playwright") for pattern in _playwright_patterns("chromium"))
         yield from ((path, "system") for path in _CHROMIUMS)
@@ -299,7 +301,13 @@ def sandbox() -> Sandbox:
 
 
 def command(
-    executable: Path, *, port: int, user_data_dir: Path, headed: bool, sandboxed: bool, extra: Sequence[str] = ()
+    executable: Path,
+    *,
+    port: int,
+    user_data_dir: Path,
+    headed: bool,
+    sandboxed: bool,
+    extra: Sequence[str] = (),
 ) -> list[str]:
     """Chromium's command line, but for the debugging pipe, which the spawner adds."""
     return [

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from pytest_peaks.session import ports, profiles, processes
+from pytest_peaks.session import ports, processes, profiles
 from pytest_peaks.session.identity import ProcessIdentity
 from pytest_peaks.session.paths import ProjectDirs, orphaned_temp_dirs, temp_dir_owner
 from pytest_peaks.session.record import Record
@@ -220,5 +220,3 @@ def main() -> None:
         ProcessIdentity.from_json(asked["controller"]),
         runtime,
     )
-
-

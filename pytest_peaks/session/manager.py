@@ -56,7 +56,9 @@ class LiveSession:
     :ivar record: as on disk.
     """
 
-    def __init__(self, manager: SessionManager, spec: BrowserSpec, found: browsers.Found, record: Record) -> None:
+    def __init__(
+        self, manager: SessionManager, spec: BrowserSpec, found: browsers.Found, record: Record
+    ) -> None:
         self.manager = manager
         self.spec = spec
         self.found = found
@@ -172,7 +174,8 @@ class SessionManager:
         if os.getpid() != self.owner.pid:
             return True
         self._closed = True
-        gone = all([session.release() for session in list(self.live)])
+        released = [session.release() for session in list(self.live)]
+        gone = all(released)
         if self._temp is not None:
             gone = profiles.remove_tree(self._temp, self._temp.parent) and gone
         return gone
@@ -251,7 +254,8 @@ class SessionManager:
                 session.spawned = processes.spawn_browser(command, env, log)
         except OSError as error:
             raise StartFailedError(
-                f"{executable} cannot be run: {error.strerror or error}", hint="`peaks doctor` says what is wrong"
+                f"{executable} cannot be run: {error.strerror or error}",
+                hint="`peaks doctor` says what is wrong",
             ) from error
         identity = session.spawned.identity
         self._note(session, pid=identity.pid, browser_process=identity)
@@ -317,7 +321,9 @@ def _read_log(log: Path) -> str:
 
 
 # Lines that Chromium writes on machines where all is well.
-_CHATTER = re.compile(r"dbus|vaapi|bluez|InitializeSandbox\(\) called with multiple threads|unexpected operator")
+_CHATTER = re.compile(
+    r"dbus|vaapi|bluez|InitializeSandbox\(\) called with multiple threads|unexpected operator"
+)
 
 
 def _tail(log: str, lines: int = 12) -> str:
@@ -351,5 +357,3 @@ def _start_failure(session: LiveSession, log: str, *, sandboxed: bool) -> Except
         f"{session.found} exited{exited} before it was ready{_tail(log)}",
         hint="`peaks doctor` says what is wrong with this machine",
     )
-
-

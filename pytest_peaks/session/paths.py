@@ -15,7 +15,9 @@ from pathlib import Path
 from pytest_peaks.errors import NotWritableError
 from pytest_peaks.session.identity import ProcessIdentity, machine_mark
 
-GITIGNORE = "# Made by pytest-peaks: run-time files and saved logins do not belong in a repository.\n*\n!pool.json\n"
+GITIGNORE = (
+    "# Made by pytest-peaks: run-time files and saved logins do not belong in a repository.\n*\n!pool.json\n"
+)
 
 # Chromium puts `org.chromium.Chromium.XXXXXX/SingletonSocket` below TMPDIR and aborts when that is
 # longer than a socket's name may be (107 bytes on Linux, 103 on macOS): 62 and 58 are left for TMPDIR.

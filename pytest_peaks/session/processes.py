@@ -17,7 +17,7 @@ import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from pytest_peaks.session.identity import ProcessIdentity
 
@@ -37,7 +37,7 @@ class OwnerPipe:
     A forked child must not keep a dead owner's browser alive, so forking closes them in the child.
     """
 
-    _open: weakref.WeakSet[OwnerPipe] = weakref.WeakSet()
+    _open: ClassVar[weakref.WeakSet[OwnerPipe]] = weakref.WeakSet()
 
     def __init__(self, *ends: int) -> None:
         self._ends = list(ends)
@@ -154,7 +154,9 @@ def _identity_of_child(pid: int) -> ProcessIdentity:
     return ProcessIdentity(pid, 0, me.host, me.boot, me.namespace)
 
 
-def spawn_detached(command: Sequence[str], env: Mapping[str, str], log: Path | None = None) -> ProcessIdentity:
+def spawn_detached(
+    command: Sequence[str], env: Mapping[str, str], log: Path | None = None
+) -> ProcessIdentity:
     """Start a process that outlives this one and no signal to our group reaches.
 
     :raises OSError: the executable can't be run.

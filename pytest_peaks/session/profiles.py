@@ -42,7 +42,9 @@ def check_user_data_dir(text: str | os.PathLike[str], root: Path) -> Path:
             f"{path} cannot be made: {error.strerror or error}", hint="name a folder that you may write to"
         ) from error
     if not writable:
-        raise InvalidUserDataDirError(f"{path} cannot be written to", hint="name a folder that you may write to")
+        raise InvalidUserDataDirError(
+            f"{path} cannot be written to", hint="name a folder that you may write to"
+        )
     return path
 
 
@@ -63,7 +65,8 @@ def hold(path: Path, owner: ProcessIdentity, session: str) -> None:
         holder = held.holder(_key(path))
         if holder is not None and holder[1] != session:
             raise ProfileInUseError(
-                f"{path} is in use by session {holder[1]} (process {holder[0].pid} on {holder[0].host})", hint=hint
+                f"{path} is in use by session {holder[1]} (process {holder[0].pid} on {holder[0].host})",
+                hint=hint,
             )
         locked_by = _singleton_holder(path)
         if locked_by is not None:
@@ -80,7 +83,7 @@ def release(path: Path, session: str, runtime: Path | None = None) -> None:
 def _singleton_holder(path: Path) -> str | None:
     """Who holds Chromium's own lock (a symlink ``SingletonLock -> host-pid``), None if nobody does."""
     try:
-        host, _, number = os.readlink(path / "SingletonLock").rpartition("-")
+        host, _, number = str((path / "SingletonLock").readlink()).rpartition("-")
     except OSError:
         return None
     if host != platform.node():

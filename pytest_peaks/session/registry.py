@@ -92,14 +92,12 @@ class Registry:
 
     def _files(self) -> Iterator[Path]:
         try:
-            names = sorted(os.listdir(self.folder))
+            paths = sorted(self.folder.iterdir())
         except OSError:
             return
-        for name in names:
-            if name.endswith(".json") and not name.startswith("."):
-                yield self.folder / name
+        yield from (path for path in paths if path.suffix == ".json" and not path.name.startswith("."))
 
-    def _load(self, path: Path) -> Record | Problem | None:
+    def _load(self, path: Path) -> Record | Problem | None:  # noqa: PLR0911 - one return a kind of file
         try:
             info = path.lstat()
             if not path.is_file() or path.is_symlink():

@@ -1,0 +1,80 @@
+"""Every test gets a project, a runtime dir, a temp dir and ports of its own, and a check that nothing is left.
+
+So the suite can run beside a developer's own live sessions: it never looks at, or signals, what
+it did not start itself.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from leaks import Surroundings
+
+pytest_plugins = ["pytester"]
+
+SUITE = Path(__file__).parent
+
+
+@pytest.fixture(autouse=True)
+def surroundings(
+    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> Iterator[Surroundings]:
+    """An environment of the test's own; `surroundings.assert_clean(project)` is the leak check."""
+    for name in list(os.environ):
+        if name.startswith(("PEAKS_", "PLAYWRIGHT_MCP_", "PYTEST_ADDOPTS", "PWDEBUG", "PYTEST_XDIST")):
+            monkeypatch.delenv(name)
+    # Short, since what Chromium keeps in it has a socket's name.
+    temp = Path(tempfile.mkdtemp(prefix="pkt-", dir="/tmp" if os.name == "posix" else None))
+    made = Surroundings.prepare(temp, tmp_path / "runtime", worker=_worker_number(request.config))
+    for name, value in made.env.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(tempfile, "tempdir", None)  # forget what was computed from the old TMPDIR
+    yield made
+    made.kill_leftovers()
+    shutil.rmtree(temp, ignore_errors=True)
+
+
+def _worker_number(config: pytest.Config) -> int:
+    worker = getattr(config, "workerinput", {}).get("workerid", "gw0")
+    return int(worker.removeprefix("gw"))
+
+
+@pytest.fixture
+def project(pytester: pytest.Pytester, surroundings: Surroundings) -> Iterator[pytest.Pytester]:
+    """A pytest project of its own, without plugins that the developer happens to have; checked for leaks at the end."""
+    pytester.makeini(
+        """
+        [pytest]
+        addopts = -p no:playwright -p no:cacheprovider --strict-markers
+        filterwarnings = error
+        """
+    )
+    yield pytester
+    surroundings.assert_clean(pytester.path)
+
+
+@pytest.fixture
+def peaks() -> Callable[..., subprocess.CompletedProcess[str]]:
+    """Run the `peaks` command: ``peaks("doctor", "--json", cwd=…)``."""
+
+    def run(
+        *arguments: str, cwd: Path | None = None, env: dict[str, str] | None = None
+    ) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "-c", "from pytest_peaks.cli import main; main()", *arguments],
+            cwd=cwd,
+            env={**os.environ, **(env or {})},
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=300,
+        )
+
+    return run

@@ -1,0 +1,100 @@
+"""What a test's run may not leave: processes, listening ports, temp files, records, profiles, reservations."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import time
+import uuid
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import psutil
+
+TAG = "PEAKS_TEST_TAG"
+PORTS_PER_WORKER = 100
+FIRST_PORT = 21000
+
+# How long after the end of a run its leftovers may take to go: what the project promises.
+PROMISED = 5.0
+
+
+@dataclass
+class Surroundings:
+    """The environment that one test runs in, and what was started in it."""
+
+    temp: Path
+    runtime: Path
+    ports: range
+    env: dict[str, str]
+    tag: str = field(default_factory=lambda: uuid.uuid4().hex)
+
+    @classmethod
+    def prepare(cls, temp: Path, runtime: Path, worker: int) -> Surroundings:
+        first = FIRST_PORT + worker % 100 * PORTS_PER_WORKER
+        ports = range(first, first + PORTS_PER_WORKER)
+        made = cls(temp, runtime, ports, {})
+        made.env = {
+            TAG: made.tag,
+            "TMPDIR": str(temp),
+            "PEAKS_RUNTIME_DIR": str(runtime),
+            "PEAKS_PORTS": f"{ports.start}-{ports.stop - 1}",
+        }
+        return made
+
+    def processes(self) -> list[psutil.Process]:
+        """Live processes that inherited the test's tag, or work in its temp dir, but for the caller."""
+        found = []
+        for process in psutil.process_iter():
+            with contextlib.suppress(psutil.Error, OSError):
+                if process.pid == psutil.Process().pid or process.status() == psutil.STATUS_ZOMBIE:
+                    continue
+                if process.environ().get(TAG) == self.tag or any(str(self.temp) in part for part in process.cmdline()):
+                    found.append(process)
+        return found
+
+    def listening(self) -> list[int]:
+        """Ports of the test's range that somebody listens on."""
+        busy = []
+        for port in self.ports:
+            with socket.socket() as probe:
+                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                try:
+                    probe.bind(("127.0.0.1", port))
+                    probe.listen(1)
+                except OSError:
+                    busy.append(port)
+        return busy
+
+    def leftovers(self, project: Path) -> list[str]:
+        """Everything that should not be there, in words."""
+        left = [f"process {p.pid}: {' '.join(_command(p))[:160]}" for p in self.processes()]
+        left += [f"port {port}" for port in self.listening()]
+        left += [f"temp {path}" for path in self.temp.iterdir()]
+        runtime = project / ".peaks" / "_runtime"
+        for folder in ("playwright-sessions", "playwright-userdata"):
+            if (runtime / folder).exists():
+                left += [f"{folder}/{path.name}" for path in (runtime / folder).iterdir()]
+        for kind in ("ports", "profiles", "guardians"):
+            if (self.runtime / kind).exists():
+                left += [f"reservation {kind}/{path.name}" for path in (self.runtime / kind).iterdir()]
+        return left
+
+    def assert_clean(self, project: Path, within: float = PROMISED) -> None:
+        """Wait until nothing is left; fail with what still is after `within` seconds."""
+        deadline = time.monotonic() + within
+        while left := self.leftovers(project):
+            assert time.monotonic() < deadline, f"left after {within} s:\n  " + "\n  ".join(left)
+            time.sleep(0.05)
+
+    def kill_leftovers(self) -> None:
+        """After a failed test: end what it started, by its tag."""
+        for process in self.processes():
+            with contextlib.suppress(psutil.Error):
+                process.kill()
+
+
+def _command(process: psutil.Process) -> list[str]:
+    with contextlib.suppress(psutil.Error):
+        return process.cmdline() or [process.name()]
+    return ["?"]
