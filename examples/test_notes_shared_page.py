@@ -1,19 +1,16 @@
 """One page for a whole module: quick, and safe while no test changes anything."""
 
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
+from collections.abc import Iterator
 
 import pytest
 from notes_steps import log_in
 from playwright.sync_api import Page, expect
 
-from pytest_peaks import PeaksSession
+from pytest_peaks import SessionFactory
 
 
 @pytest.fixture(scope="module")
-def alices_page(
-    peaks_session_factory: Callable[..., AbstractContextManager[PeaksSession]],
-) -> Iterator[Page]:
+def alices_page(peaks_session_factory: SessionFactory) -> Iterator[Page]:
     """Alice's notes, logged in once. Tests may read this page but not act on it."""
     with peaks_session_factory() as session:
         log_in(session.page, "alice")

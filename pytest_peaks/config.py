@@ -120,7 +120,7 @@ def read(config: pytest.Config) -> PeaksConfig:
         try:
             return parse(given)
         except InvalidOptionError as error:
-            raise InvalidOptionError(f"{source}: {error.message}", hint=error.hint) from None
+            raise type(error)(f"{source}: {error.message}", hint=error.hint) from None
 
     def path(text: str) -> Path:
         return config.rootpath / Path(text).expanduser()

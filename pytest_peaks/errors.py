@@ -44,11 +44,10 @@ class InvalidNameError(PeaksError):
     exit_code = 2
 
 
-class InvalidPortError(PeaksError):
+class InvalidPortError(InvalidOptionError):
     """A port or a port range is not within 1024-65535, or is not a number."""
 
     code = "INVALID_PORT"
-    exit_code = 2
 
 
 class PortExhaustedError(PeaksError):

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Generator
-from typing import TYPE_CHECKING, Any
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import pytest
 
@@ -68,44 +69,91 @@ def pytest_report_header(config: pytest.Config) -> str:
     return f"peaks: {found}, isolation {read.isolation}, {ports}{headed}"
 
 
-def pytest_itemcollected(item: pytest.Item) -> None:
-    if item.get_closest_marker(marker.NAME) is not None:
-        state.spec_of(item)
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report(
+    collector: pytest.Collector,
+) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+    report = yield
+    try:
+        for item in report.result if report.passed else ():
+            if isinstance(item, pytest.Item) and item.get_closest_marker(marker.NAME) is not None:
+                state.spec_of(item)
+    except pytest.UsageError as error:
+        if not hasattr(collector.config, "workerinput"):
+            raise
+        # xdist drops a worker's UsageError without a word; a collection error reaches the user.
+        report.outcome = "failed"
+        report.longrepr = str(error)
+        report.result = []
+    return report
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_setup(item: pytest.Item) -> Generator[None, Any, Any]:
-    return (yield from _naming_a_lost_browser(item))
+    __tracebackhide__ = True
+    try:
+        return (yield from _naming_a_lost_browser(item))
+    except PeaksError as error:
+        _raise_at_users_line(error)
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
-    return (yield from _naming_a_lost_browser(item))
+    __tracebackhide__ = True
+    try:
+        return (yield from _naming_a_lost_browser(item))
+    except PeaksError as error:
+        _raise_at_users_line(error)
 
 
 def _naming_a_lost_browser(item: pytest.Item) -> Generator[None, Any, Any]:
     """Turn whatever a test saw of its browser's death into BROWSER_LOST."""
+    __tracebackhide__ = True
     try:
         result = yield
+    except PeaksError:
+        raise
     except Exception as error:
-        lost = _lost(item)
-        if lost is None or isinstance(error, PeaksError):
+        lost = _lost(item, error)
+        if lost is None:
             raise
-        raise lost[0](lost[1], error) from error
-    lost = _lost(item)
+        raise lost.with_traceback(error.__traceback__) from None
+    lost = _lost(item, None)
     if lost is not None:
-        raise lost[0](lost[1], None)
+        raise lost
     return result
 
 
-def _lost(item: pytest.Item) -> Any:
+def _lost(item: pytest.Item, seen: Exception | None) -> PeaksError | None:
     owner = state.of(item.config).owner
     session = owner.lost() if owner is not None else None
     if session is None:
         return None
     from pytest_peaks.handle import lost_message
 
-    return lost_message, session
+    return lost_message(session, seen)
+
+
+def _raise_at_users_line(error: PeaksError) -> NoReturn:
+    """Report a failure at the line of the test or fixture that asked, without the frames between.
+
+    Where no line of the user's took part, the sentence and the hint say it all.
+    """
+    traceback = _users_frames(error.__traceback__)
+    __tracebackhide__ = traceback is not None
+    if traceback is None:
+        raise pytest.fail.Exception(str(error), pytrace=False) from None
+    raise error.with_traceback(traceback) from None
+
+
+def _users_frames(traceback: TracebackType | None) -> TracebackType | None:
+    if traceback is None:
+        return None
+    rest = _users_frames(traceback.tb_next)
+    module = traceback.tb_frame.f_globals.get("__name__", "").partition(".")[0]
+    if module in ("pytest_peaks", "playwright", "_pytest", "pluggy"):
+        return rest
+    return TracebackType(rest, traceback.tb_frame, traceback.tb_lasti, traceback.tb_lineno)
 
 
 @pytest.hookimpl(wrapper=True)
@@ -158,7 +206,8 @@ def _finish_run(config: pytest.Config) -> None:
 
 def pytest_terminal_summary(terminalreporter: TerminalReporter, config: pytest.Config) -> None:
     run_state = state.of(config)
-    if not run_state.reports or (terminalreporter.verbosity < 0 and not run_state.left):
+    used = any(report["browsers"] for report in run_state.reports)
+    if not (used or run_state.left) or (terminalreporter.verbosity < 0 and not run_state.left):
         return
     terminalreporter.section("peaks")
     for line in _summary(run_state):

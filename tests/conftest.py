@@ -78,3 +78,12 @@ def peaks() -> Callable[..., subprocess.CompletedProcess[str]]:
         )
 
     return run
+
+
+@pytest.fixture
+def site() -> Iterator[str]:
+    """Base URL of a loopback web site."""
+    from webserver import serve
+
+    with serve() as url:
+        yield url

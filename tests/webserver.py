@@ -1,0 +1,47 @@
+"""A loopback site for the tests: pages, cookies, a service worker, HTTP basic auth."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+PAGE = "<!doctype html><title>page</title><h1>page</h1>"
+WORKER = "self.addEventListener('fetch', () => {}); self.addEventListener('activate', e => e.waitUntil(clients.claim()))"
+
+
+class _Handler(BaseHTTPRequestHandler):
+    def do_GET(self) -> None:
+        if self.path.startswith("/worker.js"):
+            self._answer("text/javascript", WORKER)
+        elif self.path.startswith("/echo-cookies"):
+            self._answer("text/plain", self.headers.get("Cookie", ""))
+        else:
+            self._answer("text/html", PAGE)
+
+    def _answer(self, kind: str, body: str) -> None:
+        data = body.encode()
+        self.send_response(200)
+        self.send_header("Content-Type", kind)
+        self.send_header("Content-Length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data)
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Quiet."""
+
+
+@contextmanager
+def serve() -> Iterator[str]:
+    """Serve on a free port of 127.0.0.1; gives the base URL."""
+    server = ThreadingHTTPServer(("127.0.0.1", 0), _Handler)
+    server.daemon_threads = True
+    thread = threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_address[1]}"
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
