@@ -139,3 +139,17 @@ class InstallFailedError(PeaksError):
 
     code = "INSTALL_FAILED"
     exit_code = 1
+
+
+class ProblemsFoundError(PeaksError):
+    """``peaks doctor`` ran and found something that has to be mended."""
+
+    code = "PROBLEMS_FOUND"
+    exit_code = 1
+
+
+class ReapIncompleteError(PeaksError):
+    """Something that a dead owner left could not be ended or removed."""
+
+    code = "REAP_INCOMPLETE"
+    exit_code = 1

@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING
 from urllib.parse import urljoin
 
-from pytest_peaks.doors.playwright import CLOSE_TIMEOUT, bounded, first_line
+from pytest_peaks.doors.playwright import CLOSE_TIMEOUT, bounded, essence
 from pytest_peaks.errors import BrowserLostError
 from pytest_peaks.session.manager import LiveSession
 from pytest_peaks.session.spec import Isolation, SessionSpec
@@ -181,7 +181,7 @@ class PeaksSession:
 
 def lost_message(session: PeaksSession, error: BaseException | None) -> BrowserLostError:
     """The failure of a test whose browser died."""
-    saw = f"; the test saw: {first_line(error)}" if error is not None else ""
+    saw = f"; the test saw: {essence(error)}" if error is not None else ""
     return BrowserLostError(
         f"the browser of session {session.name!r} (process {session.pid}) died during this test{saw}",
         hint="the next test gets a new one; a page that crashes the whole browser, or memory running out, ends it",

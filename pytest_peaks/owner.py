@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, overload
 
 from pytest_peaks import marker
 from pytest_peaks.config import PeaksConfig
-from pytest_peaks.doors.playwright import PlaywrightDoor, first_line
+from pytest_peaks.doors.playwright import PlaywrightDoor, essence
 from pytest_peaks.errors import BrowserLostError, InvalidOptionError, PeaksError
 from pytest_peaks.handle import PeaksSession
 from pytest_peaks.session import processes
@@ -194,7 +194,7 @@ def _refused(spec: SessionSpec, error: Exception) -> Exception:
         return error
     options = ", ".join(sorted(spec.context_options)) or "none"
     return InvalidOptionError(
-        f"the browser refused the session: {first_line(error)}", hint=f"context options given: {options}"
+        f"the browser refused the session: {essence(error)}", hint=f"context options given: {options}"
     )
 
 

@@ -50,7 +50,11 @@ def pytest_configure(config: pytest.Config) -> None:
     except PeaksError as error:
         hint = f" ({error.hint})" if error.hint else ""
         raise pytest.UsageError(f"{error.code}: {error.message}{hint}") from None
-    termination = Termination(lambda: workers.in_use(config), lambda: workers.interrupt_workers(config))
+    termination = Termination(
+        lambda: workers.in_use(config),
+        lambda: workers.interrupt_workers(config),
+        worker=hasattr(config, "workerinput"),
+    )
     config.stash[state.STATE] = state.RunState(read, workers.run_of(config), termination)
     if config.pluginmanager.hasplugin("xdist") and not hasattr(config, "workerinput"):
         config.pluginmanager.register(workers.WorkerHooks(config), "peaks-workers")
@@ -66,7 +70,9 @@ def pytest_report_header(config: pytest.Config) -> str:
         return f"peaks: {error.message.partition(';')[0]} ({error.hint})"
     ports = f"ports {read.ports}" if read.debug_port and read.browser.is_chromium else "no ports"
     headed = ", headed" if read.headed else ""
-    return f"peaks: {found}, isolation {read.isolation}, {ports}{headed}"
+    header = f"peaks: {found}, isolation {read.isolation}, {ports}{headed}"
+    problem = browsers.inspector_problem()
+    return f"{header}\npeaks: PWDEBUG is set, but Playwright's inspector is not shown: {problem}" if problem else header
 
 
 @pytest.hookimpl(wrapper=True)
@@ -179,6 +185,9 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
             run_state.reports.append(owner.report())
     if hasattr(session.config, "workerinput"):
         return
+    hooks = session.config.pluginmanager.get_plugin("peaks-workers")
+    if hooks is not None:
+        hooks.take_leave()
     status = run_state.termination.exit_status
     if status is not None:
         session.exitstatus = status
@@ -209,6 +218,7 @@ def pytest_terminal_summary(terminalreporter: TerminalReporter, config: pytest.C
     used = any(report["browsers"] for report in run_state.reports)
     if not (used or run_state.left) or (terminalreporter.verbosity < 0 and not run_state.left):
         return
+    terminalreporter.ensure_newline()
     terminalreporter.section("peaks")
     for line in _summary(run_state):
         terminalreporter.write_line(line)

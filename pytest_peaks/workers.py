@@ -59,8 +59,10 @@ class WorkerHooks:
     def __init__(self, config: pytest.Config) -> None:
         self._config = config
         self._slots = Slots()
+        self._up: dict[str, WorkerController] = {}
 
     def pytest_configure_node(self, node: WorkerController) -> None:
+        self._up[node.gateway.id] = node
         run_state = state.of(self._config)
         run_state.termination.install()
         node.workerinput[KEY] = {
@@ -74,12 +76,18 @@ class WorkerHooks:
         slot = self._slots.free(node.gateway.id)
         if slot is None:
             return
+        self._up.pop(node.gateway.id, None)
         run_state = state.of(self._config)
         report = getattr(node, "workeroutput", {}).get(KEY)
         if report is not None:
             run_state.reports.append(report)
         with contextlib.suppress(Exception):
             self._clear(node.gateway.id, crashed=report is None and error != "keyboard-interrupt")
+
+    def take_leave(self) -> None:
+        """When all workers are down: hear those whose end xdist no longer reports, since the run was interrupted."""
+        for node in list(self._up.values()):
+            self.pytest_testnodedown(node, None)
 
     def _clear(self, worker: str, *, crashed: bool) -> None:
         run_state = state.of(self._config)
@@ -126,7 +134,9 @@ def dirs_of(config: pytest.Config) -> ProjectDirs:
 
 
 def interrupt_workers(config: pytest.Config) -> None:
-    """Stop the workers that own a browser, as Ctrl-C in their terminal would."""
+    """In the controller: stop the workers that own a browser, as Ctrl-C in their terminal would."""
+    if hasattr(config, "workerinput"):
+        return
     run = state.of(config).run
     me = ProcessIdentity.of_self()
     records, _ = Registry(dirs_of(config).records).list()

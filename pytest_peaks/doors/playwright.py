@@ -81,7 +81,7 @@ class PlaywrightDoor:
             with contextlib.suppress(Exception), bounded(STOP_TIMEOUT, self.kill_driver):
                 lost.stop()
         before = set(_driver_children())
-        with _temp_environment(self._temp_dir()):
+        with _driver_environment(self._temp_dir()):
             borrowed = self._borrow() if lost is None else None
             self._borrowed = borrowed is not None
             self._playwright = borrowed if borrowed is not None else _start()
@@ -106,7 +106,7 @@ class PlaywrightDoor:
                 return playwright.chromium.connect_over_cdp(session.endpoint, timeout=ATTACH_TIMEOUT * 1000)
         except Error as error:
             raise BrowserLostError(
-                f"{session.found} does not answer on port {session.record.port}: {first_line(error)}",
+                f"{session.found} does not answer on port {session.record.port}: {essence(error)}",
                 hint="`peaks doctor` says what is wrong with this machine",
             ) from None
 
@@ -134,7 +134,7 @@ class PlaywrightDoor:
                     launched = kind.launch(**options)
         except Error as error:
             raise BrowserLostError(
-                f"Playwright could not launch {session.found}: {first_line(error)}",
+                f"Playwright could not launch {session.found}: {essence(error)}",
                 hint="`peaks doctor` says what is wrong with this machine",
             ) from None
         return launched
@@ -153,9 +153,12 @@ class PlaywrightDoor:
         self.kill_driver()
 
 
-def first_line(error: BaseException) -> str:
-    """What a Playwright error says, without its call log."""
-    return str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+def essence(error: BaseException) -> str:
+    """What an error says in at most 300 characters, without Playwright's call log and boxes."""
+    text = str(error).partition("Call log:")[0]
+    lines = [line.strip(" ║╔╗╚╝═\t") for line in text.splitlines()]
+    kept = " ".join(line for line in lines if line)
+    return kept[:300] or type(error).__name__
 
 
 def _start() -> Playwright:
@@ -170,10 +173,10 @@ def _start() -> Playwright:
                 hint="if the suite starts Playwright itself, do it in a session fixture named `playwright`, which "
                 "peaks then uses; an async test cannot use a peaks fixture",
             ) from None
-        raise DriverFailedError(f"Playwright did not start: {first_line(error)}") from None
+        raise DriverFailedError(f"Playwright did not start: {essence(error)}") from None
     except Exception as error:
         raise DriverFailedError(
-            f"Playwright's driver did not start: {first_line(error)}",
+            f"Playwright's driver did not start: {essence(error)}",
             hint="`python -m playwright --version` shows whether the installed Playwright is whole",
         ) from error
 
@@ -193,11 +196,16 @@ def _driver_children() -> list[ProcessIdentity]:
 
 
 @contextlib.contextmanager
-def _temp_environment(folder: Path) -> Iterator[None]:
-    """Have the driver put its temp files in `folder`: what a killed one leaves then goes with it."""
-    names = ("TMPDIR", "TEMP", "TMP")
-    before = {name: os.environ.get(name) for name in names}
-    os.environ.update(dict.fromkeys(names, str(folder)))
+def _driver_environment(folder: Path) -> Iterator[None]:
+    """Have the driver put its temp files in `folder`: what a killed one leaves then goes with it.
+
+    Where ``PWDEBUG`` asks for an inspector that cannot be shown, the driver gets the console variant.
+    """
+    changed = dict.fromkeys(("TMPDIR", "TEMP", "TMP"), str(folder))
+    if browsers.inspector_problem():
+        changed["PWDEBUG"] = "console"
+    before = {name: os.environ.get(name) for name in changed}
+    os.environ.update(changed)
     try:
         yield
     finally:

@@ -189,6 +189,22 @@ def has_display() -> bool:
     return bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))
 
 
+def inspector_problem() -> str:
+    """Why Playwright's inspector, which ``PWDEBUG=1`` asks for, cannot be shown here; empty if it can.
+
+    It is a window of its own, in a browser that Playwright itself has to find: its own Chromium,
+    Chrome or Edge. Without one the driver refuses every connection.
+    """
+    if os.environ.get("PWDEBUG", "") in ("", "0", "false", "console"):
+        return ""
+    if not has_display():
+        return "there is no display"
+    names = [*_playwright_patterns("chromium"), *_CHANNELS[BrowserName.CHROME], *_CHANNELS[BrowserName.MSEDGE]]
+    if not any(map(_resolve, names)):
+        return "it needs Playwright's own Chromium (`playwright install chromium`) or Chrome"
+    return ""
+
+
 def _candidates(name: BrowserName, *, headed: bool) -> Iterator[tuple[str, str]]:
     """What to look for, best first, with where it comes from."""
     if name is BrowserName.CHROMIUM:

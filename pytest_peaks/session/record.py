@@ -7,6 +7,7 @@ keep their names and formats; the rest says whose the session is and how to end 
 from __future__ import annotations
 
 import datetime
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -15,6 +16,9 @@ from typing import Any, Literal, TypeVar, cast, get_args
 from pytest_peaks.session.identity import ProcessIdentity
 
 SCHEMA = 1
+# Linux's limits of a path and of one name in it, in bytes; other systems allow no more.
+LONGEST_PATH = 4096
+LONGEST_NAME = 255
 T = TypeVar("T")
 Status = Literal["starting", "ready", "ending"]
 
@@ -107,11 +111,6 @@ class Record:
         port = _typed(data, "port", int)
         if not 0 <= port <= 65535:
             raise ValueError(f"port is {port}")
-        user_data_dir = _typed(data, "userDataDir", str)
-        temp_dir = _typed(data, "tempDir", str)
-        for name, path in (("userDataDir", user_data_dir), ("tempDir", temp_dir)):
-            if path and not Path(path).is_absolute():
-                raise ValueError(f"{name} is not absolute")
         endpoints = _typed(data, "endpoints", dict)
         if not all(isinstance(text, str) for pair in endpoints.items() for text in pair):
             raise ValueError("endpoints are not text")
@@ -119,14 +118,14 @@ class Record:
             session_id=_typed(data, "terminalId", str),
             port=port,
             browser=_typed(data, "browser", str),
-            user_data_dir=user_data_dir,
+            user_data_dir=_path(data, "userDataDir"),
             started_at=_typed(data, "startedAt", str),
             pid=pid,
             owner=ProcessIdentity.from_json(data.get("owner")),
             browser_process=ProcessIdentity.from_json(browser) if browser is not None else None,
             status=cast(Status, status),
             ephemeral=_typed(data, "ephemeral", bool),
-            temp_dir=temp_dir,
+            temp_dir=_path(data, "tempDir"),
             run_uid=_typed(data, "runUid", str),
             slot=slot,
             worker=_typed(data, "worker", str),
@@ -139,3 +138,17 @@ def _typed(data: Mapping[str, Any], key: str, kind: type[T]) -> T:
     if type(value) is not kind:
         raise ValueError(f"{key} is {type(value).__name__}, not {kind.__name__}")
     return value
+
+
+def _path(data: Mapping[str, Any], key: str) -> str:
+    """An absolute path or nothing. One that no system call takes would fail every sweep that meets it."""
+    text = _typed(data, key, str)
+    path = Path(text)
+    if text and (not path.is_absolute() or ".." in path.parts or "\0" in text):
+        raise ValueError(f"{key} is not a plain absolute path")
+    # A lone surrogate is a UnicodeEncodeError here, which is a ValueError.
+    if len(os.fsencode(text)) > LONGEST_PATH or any(
+        len(os.fsencode(part)) > LONGEST_NAME for part in path.parts
+    ):
+        raise ValueError(f"{key} is too long for a path")
+    return text

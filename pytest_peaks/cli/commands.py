@@ -1,0 +1,21 @@
+"""The top of the ``peaks`` command. Verbs import what is heavy when they run."""
+
+from __future__ import annotations
+
+import click
+
+from pytest_peaks import __version__
+from pytest_peaks.cli.doctor import doctor
+from pytest_peaks.cli.install import install
+from pytest_peaks.cli.output import PeaksGroup, version_option
+from pytest_peaks.cli.reap import reap
+
+
+@click.group(cls=PeaksGroup)
+@version_option(__version__)
+def peaks() -> None:
+    """One isolated browser for every worker, with nothing left behind."""
+
+
+for command in (doctor, install, reap):
+    peaks.add_command(command)
