@@ -12,7 +12,7 @@ from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from pytest_peaks.errors import InvalidOptionError, InvalidPortError
+from pytest_peaks.errors import InvalidOptionError
 from pytest_peaks.session.ports import WORKER_PORTS, PortRange
 from pytest_peaks.session.spec import BrowserName, BrowserSpec, Isolation
 

@@ -22,7 +22,9 @@ MARKS = {"ok": "✓", "warning": "!", "problem": "✗"}
 
 @click.command(cls=PeaksCommand)
 @project_option
-@click.option("--browser", type=click.Choice([str(name) for name in BrowserName]), help="The browser to look at.")
+@click.option(
+    "--browser", type=click.Choice([str(name) for name in BrowserName]), help="The browser to look at."
+)
 @click.option(
     "--executable",
     type=click.Path(path_type=Path),

@@ -38,9 +38,7 @@ def version_of(executable: Path) -> str:
             timeout=VERSION_TIMEOUT,
         )
     except OSError as error:
-        raise StartFailedError(
-            f"{executable} cannot be run: {error.strerror or error}", hint=hint
-        ) from error
+        raise StartFailedError(f"{executable} cannot be run: {error.strerror or error}", hint=hint) from error
     except subprocess.TimeoutExpired:
         raise StartFailedError(
             f"{executable} --version did not end within {VERSION_TIMEOUT:.0f} s", hint=hint

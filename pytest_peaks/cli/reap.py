@@ -42,7 +42,12 @@ class Reaped:
     def to_json(self) -> dict[str, Any]:
         return {
             "sessions": [
-                {"session": record.session_id, "port": record.port, "pid": record.pid, "owner": record.owner.pid}
+                {
+                    "session": record.session_id,
+                    "port": record.port,
+                    "pid": record.pid,
+                    "owner": record.owner.pid,
+                }
                 for record in self.sessions
             ],
             "profiles": self.profiles,
@@ -125,7 +130,9 @@ def _reap(dirs: ProjectDirs, *, foreign: bool) -> Reaped:
         if target is not None:
             reaped.set_aside.append((problem.path, target, problem.reason))
         elif problem.path.exists():
-            (reaped.left if problem.left_in_place else reaped.failed).append((str(problem.path), problem.reason))
+            (reaped.left if problem.left_in_place else reaped.failed).append(
+                (str(problem.path), problem.reason)
+            )
     for record in registry.list()[0]:
         if record.owner.is_alive():
             reaped.left.append((record.session_id, f"its owner, process {record.owner.pid}, is alive"))

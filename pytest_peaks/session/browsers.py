@@ -82,8 +82,9 @@ HEADLESS_SWITCHES = (
     "--mute-audio",
     "--blink-settings=primaryHoverType=2,availableHoverTypes=2,primaryPointerType=4,availablePointerTypes=4",
 )
-# What pages write to their console would otherwise land in the log file, tokens and all.
-QUIET_SWITCHES = ("--log-level=2",)
+# What pages write to their console would otherwise land in the log file, tokens and all. The
+# headless shell heeds the first switch only, the full browser the second; fatal errors are still told.
+QUIET_SWITCHES = ("--enable-logging=none", "--log-level=2")
 
 _INSTALL_COMMANDS = {
     BrowserName.CHROMIUM: "peaks install",

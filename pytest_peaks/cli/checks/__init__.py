@@ -50,7 +50,7 @@ def examine(name: str, look: CheckFunction, subject: Subject) -> list[Check]:
     found: list[Check] = []
     try:
         for check in look(subject):
-            found.append(check)  # noqa: PERF402 - what came before a failure counts
+            found.append(check)
     except PeaksError as error:
         found.append(Check(name, "problem", f"{error.code}: {error.message}", error.hint))
     except Exception as error:

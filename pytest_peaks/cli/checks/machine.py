@@ -42,13 +42,17 @@ def versions(_: Subject) -> Iterator[Check]:
             version = metadata.version(name)
         except metadata.PackageNotFoundError:
             if name == "pytest-xdist":
-                yield Check(name, "warning", "not installed: tests run one after the other", f"pip install {name}")
+                yield Check(
+                    name, "warning", "not installed: tests run one after the other", f"pip install {name}"
+                )
             else:
                 yield Check(name, "problem", "not installed", f"pip install {name}")
             continue
         needed = wanted.get(name)
         if needed is not None and not needed.contains(version, prereleases=True):
-            yield Check(name, "problem", f"{version}, but {needed} is needed", f"pip install '{name}{needed}'")
+            yield Check(
+                name, "problem", f"{version}, but {needed} is needed", f"pip install '{name}{needed}'"
+            )
         else:
             yield Check(name, "ok", version)
 

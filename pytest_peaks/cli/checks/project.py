@@ -54,7 +54,9 @@ def settings(subject: Subject) -> Iterator[Check]:
             meant = difflib.get_close_matches(name, known, 1, cutoff=0.8)
             if meant:
                 slips = True
-                yield Check("settings", "warning", f"{name} means nothing to pytest-peaks", f"{meant[0]} does")
+                yield Check(
+                    "settings", "warning", f"{name} means nothing to pytest-peaks", f"{meant[0]} does"
+                )
     from_environment(subject.dirs.root)
     given = [name for name in known if os.environ.get(name)]
     if not slips:

@@ -9,8 +9,8 @@ import uuid
 from collections.abc import Iterator
 
 from pytest_peaks.cli.checks import Check, Subject
-from pytest_peaks.errors import BrowserLostError, PeaksError
-from pytest_peaks.session import guardian, profiles
+from pytest_peaks.errors import BrowserLostError, BrowserNotFoundError, PeaksError
+from pytest_peaks.session import browsers, guardian, profiles
 from pytest_peaks.session.identity import ProcessIdentity
 from pytest_peaks.session.manager import LiveSession, Run, SessionManager
 from pytest_peaks.session.paths import ProjectDirs, owner_temp_dir
@@ -25,6 +25,10 @@ def start(subject: Subject) -> Iterator[Check]:
     Its folders lie in this process's temp dir: the project is not touched, nor is what dead runs
     left there, and a doctor that is killed leaves nothing that a sweep would not find.
     """
+    try:
+        browsers.find(subject.spec)
+    except BrowserNotFoundError:
+        return  # which the check of the browser has said
     me = ProcessIdentity.of_self()
     temp = owner_temp_dir(me)
     run = Run(uid=uuid.uuid4().hex, slot=0, worker="doctor", controller=me)
@@ -48,7 +52,9 @@ def start(subject: Subject) -> Iterator[Check]:
     if failure is not None:
         yield Check("start", "problem", f"{failure.code}: {failure.message}", failure.hint)
     elif not gone:
-        yield Check("start", "problem", f"{product} started, but not all of it could be removed", "`peaks reap`")
+        yield Check(
+            "start", "problem", f"{product} started, but not all of it could be removed", "`peaks reap`"
+        )
     else:
         where = f" on port {port}" if port else ""
         yield Check(
@@ -68,7 +74,9 @@ def _product(session: LiveSession, manager: SessionManager) -> str:
     try:
         # Not through a proxy, whatever the environment names.
         opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-        with opener.open(f"http://127.0.0.1:{session.record.port}/json/version", timeout=ANSWER_TIMEOUT) as answer:
+        with opener.open(
+            f"http://127.0.0.1:{session.record.port}/json/version", timeout=ANSWER_TIMEOUT
+        ) as answer:
             return str(json.load(answer)["Browser"])
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise BrowserLostError(
@@ -83,8 +91,6 @@ def _product_through_playwright(session: LiveSession, manager: SessionManager) -
 
     door = PlaywrightDoor(lambda: manager.temp_dir, lambda: None)
     try:
-        launched = door.attach(session)
-        browser = getattr(launched, "browser", None) or launched  # a persistent context has its browser
-        return f"{session.spec.browser} {browser.version}"
+        return f"{session.spec.browser} {getattr(door.attach(session), 'version', '')}".strip()
     finally:
         door.stop()
