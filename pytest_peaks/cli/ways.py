@@ -249,4 +249,5 @@ class _Relay:
         """The first line that calls itself an error, else the last one; empty output has none."""
         said = [line for line in self._lines if line]
         errors = [line for line in said if re.match(r"(E:|[Ee]rror\b|ERROR\b|[A-Za-z]*Error:)", line)]
-        return (errors or said[-1:] or ["it said nothing"])[0].rstrip(".")
+        complaint = (errors or said[-1:] or ["it said nothing"])[0].rstrip(".")
+        return re.sub(r"//[^/@\s]+@", "//…@", complaint)  # the password of a mirror or proxy
