@@ -72,7 +72,11 @@ def pytest_report_header(config: pytest.Config) -> str:
     headed = ", headed" if read.headed else ""
     header = f"peaks: {found}, isolation {read.isolation}, {ports}{headed}"
     problem = browsers.inspector_problem()
-    return f"{header}\npeaks: PWDEBUG is set, but Playwright's inspector is not shown: {problem}" if problem else header
+    return (
+        f"{header}\npeaks: PWDEBUG is set, but Playwright's inspector is not shown: {problem}"
+        if problem
+        else header
+    )
 
 
 @pytest.hookimpl(wrapper=True)

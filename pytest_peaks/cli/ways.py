@@ -106,16 +106,15 @@ def ways(browser: BrowserName, machine: Machine) -> list[Way]:
     """The ways to install `browser` on `machine`, in the order in which they are tried."""
     can_install = machine.root and machine.has_apt
     if browser is BrowserName.CHROMIUM:
-        return [
-            _playwright("install", "chromium-headless-shell", mends=(BrowserNotFoundError, StartFailedError)),
-            _playwright(
-                "install-deps",
-                "chromium",
-                mends=(MissingLibrariesError,),
-                reason="" if can_install else "it needs root, on Debian or Ubuntu",
-            ),
-            *_system_package(machine),
+        plan = [
+            _playwright("install", "chromium-headless-shell", mends=(BrowserNotFoundError, StartFailedError))
         ]
+        if machine.system.startswith("linux"):
+            reason = "" if can_install else "it needs root, on Debian or Ubuntu"
+            plan.append(
+                _playwright("install-deps", "chromium", reason=reason, mends=(MissingLibrariesError,))
+            )
+        return [*plan, *_system_package(machine)]
     if browser in (BrowserName.CHROME, BrowserName.MSEDGE):
         # Playwright would call sudo, which asks for a password where nobody may be listening.
         reason = "" if machine.root or machine.system == "win32" else "it needs root"

@@ -200,7 +200,11 @@ def inspector_problem() -> str:
         return ""
     if not has_display():
         return "there is no display"
-    names = [*_playwright_patterns("chromium"), *_CHANNELS[BrowserName.CHROME], *_CHANNELS[BrowserName.MSEDGE]]
+    names = [
+        *_playwright_patterns("chromium"),
+        *_CHANNELS[BrowserName.CHROME],
+        *_CHANNELS[BrowserName.MSEDGE],
+    ]
     if not any(map(_resolve, names)):
         return "it needs Playwright's own Chromium (`playwright install chromium`) or Chrome"
     return ""

@@ -3,22 +3,17 @@
 from __future__ import annotations
 
 import os
-import re
 import threading
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from pytest_peaks.errors import (
     BrowserLostError,
-    InvalidUserDataDirError,
-    MissingLibrariesError,
-    NoDisplayError,
     PortExhaustedError,
     StartFailedError,
 )
-from pytest_peaks.session import browsers, guardian, ports, processes, profiles
+from pytest_peaks.session import browsers, guardian, ports, processes, profiles, startup
 from pytest_peaks.session.identity import ProcessIdentity
 from pytest_peaks.session.paths import ProjectDirs, owner_temp_dir
 from pytest_peaks.session.ports import PortRange
@@ -26,12 +21,8 @@ from pytest_peaks.session.record import Record, now_iso
 from pytest_peaks.session.registry import Registry
 from pytest_peaks.session.spec import BrowserSpec
 
-# Chromium is ready after 0.1 s on an idle machine. A minute is for one that starts eight at once.
-READY_TIMEOUT = 60.0
 # How often a bind may be lost to somebody who does not reserve ports, before that is said.
 BIND_ATTEMPTS = 8
-
-_LISTENING = re.compile(r"^DevTools listening on (ws://(\S+):([0-9]+)/\S+)", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +103,7 @@ class SessionManager:
         self._prepared = False
         self._temp: Path | None = None
         self._closed = False
+        self._sandbox_failed = False
         self.swept = guardian.Swept()
 
     @property
@@ -129,7 +121,7 @@ class SessionManager:
         found = browsers.find(spec)
         browsers.check_display(spec)
         self._prepare()
-        sandboxed = browsers.sandbox().usable
+        sandboxed = browsers.sandbox().usable and not self._sandbox_failed
         lost: set[int] = set()
         while True:
             session = self._begin(spec, found, frozenset(lost))
@@ -138,7 +130,7 @@ class SessionManager:
                     self._spawn(session, sandboxed=sandboxed)
                 self._note(session, status="ready")
                 return session
-            except _LostBindError:
+            except startup.LostBindError:
                 lost.add(session.record.port)
                 session.release()
                 if len(lost) >= BIND_ATTEMPTS:
@@ -146,9 +138,10 @@ class SessionManager:
                         f"lost {len(lost)} ports in a row to other programs: {sorted(lost)}",
                         hint="give --peaks-ports a range that nothing else uses, or 0",
                     ) from None
-            except _SandboxError:
+            except startup.SandboxError:
                 session.release()
                 sandboxed = False
+                self._sandbox_failed = True
             except BaseException:
                 session.release()
                 raise
@@ -259,45 +252,12 @@ class SessionManager:
             ) from error
         identity = session.spawned.identity
         self._note(session, pid=identity.pid, browser_process=identity)
-        endpoint, port = self._wait_until_ready(session, log, sandboxed=sandboxed)
+        endpoint, port = startup.wait_until_ready(
+            str(session.found), identity, log, profile, sandboxed=sandboxed
+        )
         if session.record.port == 0:
             ports.reserve_exactly(port, self.owner, session.session_id)
         self._note(session, port=port, endpoints={"cdp": endpoint})
-
-    def _wait_until_ready(self, session: LiveSession, log: Path, *, sandboxed: bool) -> tuple[str, int]:
-        """Wait for the line in which Chromium says where it listens.
-
-        It is the one sign that all builds give: Debian's full Chromium writes no
-        ``DevToolsActivePort`` when a pipe and a port are asked for together. The line also tells
-        when the port on 127.0.0.1 was lost: Chromium then goes to ::1 without a word.
-        """
-        deadline = time.monotonic() + READY_TIMEOUT
-        while True:
-            alive = session.is_alive()
-            text = _read_log(log)
-            match = _LISTENING.search(text)
-            if match:
-                if match[2] != "127.0.0.1":
-                    raise _LostBindError
-                return match[1], int(match[3])
-            if not alive:
-                raise _start_failure(session, text, sandboxed=sandboxed)
-            if "Cannot start http server for devtools" in text:
-                raise _LostBindError
-            if time.monotonic() > deadline:
-                raise StartFailedError(
-                    f"{session.found} was not ready after {READY_TIMEOUT:.0f} s{_tail(text)}",
-                    hint="`peaks doctor` says what is wrong with this machine",
-                )
-            time.sleep(0.005)
-
-
-class _LostBindError(Exception):
-    """Somebody else took the port between the probe and Chromium's bind."""
-
-
-class _SandboxError(Exception):
-    """Chromium found no usable sandbox."""
 
 
 def child_environment(session_id: str, temp_dir: Path) -> Mapping[str, str]:
@@ -311,49 +271,3 @@ def child_environment(session_id: str, temp_dir: Path) -> Mapping[str, str]:
         env[name] = str(temp_dir)
     env[processes.MARK] = session_id
     return env
-
-
-def _read_log(log: Path) -> str:
-    try:
-        return log.read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return ""
-
-
-# Lines that Chromium writes on machines where all is well.
-_CHATTER = re.compile(
-    r"dbus|vaapi|bluez|InitializeSandbox\(\) called with multiple threads|unexpected operator"
-)
-
-
-def _tail(log: str, lines: int = 12) -> str:
-    kept = [line for line in log.splitlines() if line.strip() and not _CHATTER.search(line)][-lines:]
-    return "; the end of its log:\n  " + "\n  ".join(kept) if kept else ""
-
-
-def _start_failure(session: LiveSession, log: str, *, sandboxed: bool) -> Exception:
-    """Turn what a browser said before it exited into the failure that it means."""
-    library = re.search(r"error while loading shared libraries: (\S+?):", log)
-    if library:
-        return MissingLibrariesError(
-            f"{session.found} needs the shared library {library[1]}, which is not installed",
-            hint="run `playwright install-deps chromium` as root, or install the system's own chromium package",
-        )
-    if sandboxed and re.search(r"No usable sandbox|[Ss]andbox.*(failed|not permitted)|clone.*EPERM", log):
-        return _SandboxError()
-    if "ProcessSingleton" in log or "SingletonLock" in log:
-        return InvalidUserDataDirError(
-            f"{session.found} could not lock its profile {session.user_data_dir}{_tail(log)}",
-            hint="name a folder on a local disk that you may write to",
-        )
-    if "Missing X server" in log or "cannot open display" in log:
-        return NoDisplayError(
-            f"{session.found} found no display{_tail(log)}",
-            hint="leave out --peaks-headed, or run under a virtual display: xvfb-run -a pytest …",
-        )
-    status = processes.reap_child(session.spawned.identity.pid) if session.spawned else None
-    exited = "" if status is None else f" with status {status}"
-    return StartFailedError(
-        f"{session.found} exited{exited} before it was ready{_tail(log)}",
-        hint="`peaks doctor` says what is wrong with this machine",
-    )
