@@ -51,9 +51,7 @@ def pytest_configure(config: pytest.Config) -> None:
         hint = f" ({error.hint})" if error.hint else ""
         raise pytest.UsageError(f"{error.code}: {error.message}{hint}") from None
     termination = Termination(
-        lambda: workers.in_use(config),
-        lambda: workers.interrupt_workers(config),
-        worker=hasattr(config, "workerinput"),
+        lambda: workers.in_use(config), lambda number: workers.pass_on(config, number)
     )
     config.stash[state.STATE] = state.RunState(read, workers.run_of(config), termination)
     if config.pluginmanager.hasplugin("xdist") and not hasattr(config, "workerinput"):

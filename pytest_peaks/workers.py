@@ -133,8 +133,8 @@ def dirs_of(config: pytest.Config) -> ProjectDirs:
     return ProjectDirs.locate(project_root(config.rootpath))
 
 
-def interrupt_workers(config: pytest.Config) -> None:
-    """In the controller: stop the workers that own a browser, as Ctrl-C in their terminal would."""
+def pass_on(config: pytest.Config, number: signal.Signals) -> None:
+    """In the controller: send a signal that it got to the workers that own a browser."""
     if hasattr(config, "workerinput"):
         return
     run = state.of(config).run
@@ -142,7 +142,7 @@ def interrupt_workers(config: pytest.Config) -> None:
     records, _ = Registry(dirs_of(config).records).list()
     for owner in {record.owner for record in records if record.run_uid == run.uid}:
         if owner != me:
-            processes.interrupt(owner)
+            processes.send(owner, number)
 
 
 def in_use(config: pytest.Config) -> bool:

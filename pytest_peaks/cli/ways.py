@@ -231,14 +231,15 @@ class _Relay:
         self._thread.start()
 
     def _copy(self) -> None:
-        for raw in iter(self._source.readline, b""):
-            self.last = time.monotonic()
-            line = raw.decode(errors="replace")
-            with contextlib.suppress(OSError, ValueError):
-                sys.stderr.write(line)
-                sys.stderr.flush()
-            # Without colours, and a few hundred lines are more than any error has.
-            self._lines = [*self._lines[-300:], re.sub(r"\x1b\[[0-9;]*m", "", line).strip()]
+        with self._source:
+            for raw in iter(self._source.readline, b""):
+                self.last = time.monotonic()
+                line = raw.decode(errors="replace")
+                with contextlib.suppress(OSError, ValueError):
+                    sys.stderr.write(line)
+                    sys.stderr.flush()
+                # Without colours, and a few hundred lines are more than any error has.
+                self._lines = [*self._lines[-300:], re.sub(r"\x1b\[[0-9;]*m", "", line).strip()]
 
     def finish(self) -> None:
         """Wait for the rest; a grandchild may hold the pipe, which is not waited for."""

@@ -237,8 +237,8 @@ def marked(session_id: str, user_data_dir: str) -> Iterable[psutil.Process]:
                 yield process
 
 
-def interrupt(identity: ProcessIdentity) -> bool:
-    """Send what Ctrl-C sends. True if the process was there to take it."""
+def send(identity: ProcessIdentity, number: signal.Signals) -> bool:
+    """Send a signal. True if the process was there to take it."""
     import psutil
 
     if not identity.is_alive():
@@ -247,7 +247,7 @@ def interrupt(identity: ProcessIdentity) -> bool:
         process = psutil.Process(identity.pid)
     except psutil.Error:
         return False
-    return _signal([process], signal.SIGINT)
+    return _signal([process], number)
 
 
 def interrupt_main_thread() -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import stat
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -33,7 +34,7 @@ def allocating(folder: Path | None = None) -> Iterator[Path]:
     folder = folder or runtime_dir()
     lock = folder / "allocator.lock"
     try:
-        with filelock.FileLock(lock, timeout=LOCK_TIMEOUT, poll_interval=0.005, mode=0o600):
+        with filelock.FileLock(lock, mode=0o600).acquire(LOCK_TIMEOUT, poll_interval=0.005):
             yield folder
     except filelock.Timeout as error:
         raise LockTimeoutError(
@@ -54,13 +55,8 @@ class Reservations:
 
     def holder(self, key: str) -> tuple[ProcessIdentity, str] | None:
         """The holder and its session if `key` is held now. A file that can't be read holds nothing."""
-        try:
-            data = json.loads(self._path(key).read_text(encoding="utf-8"))
-            owner = ProcessIdentity.from_json(data["owner"])
-            session = str(data["session"])
-        except (OSError, ValueError, KeyError, TypeError):
-            return None
-        return None if owner.state() == "dead" else (owner, session)
+        noted = self._read(key)
+        return None if noted is None or noted[0].state() == "dead" else noted
 
     def take(self, key: str, owner: ProcessIdentity, session: str) -> None:
         write_atomically(
@@ -69,16 +65,26 @@ class Reservations:
 
     def drop(self, key: str, session: str) -> None:
         """Give `key` back if `session` holds it."""
-        path = self._path(key)
-        with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
-            if json.loads(path.read_text(encoding="utf-8"))["session"] == session:
-                path.unlink()
+        noted = self._read(key)
+        if noted is not None and noted[1] == session:
+            self._path(key).unlink(missing_ok=True)
 
     def drop_dead(self) -> list[str]:
         """Remove the files of dead holders; returns their keys."""
         dropped = []
         for path in self.folder.glob("*.json"):
             if self.holder(path.stem) is None:
-                path.unlink(missing_ok=True)
-                dropped.append(path.stem)
+                with contextlib.suppress(OSError):  # a directory stays: it is none of ours
+                    path.unlink(missing_ok=True)
+                    dropped.append(path.stem)
         return sorted(dropped)
+
+    def _read(self, key: str) -> tuple[ProcessIdentity, str] | None:
+        path = self._path(key)
+        try:
+            if not stat.S_ISREG(path.lstat().st_mode):
+                return None  # to open a FIFO would hang, with the lock held
+            data = json.loads(path.read_text(encoding="utf-8"))
+            return ProcessIdentity.from_json(data["owner"]), str(data["session"])
+        except (OSError, ValueError, KeyError, TypeError, RecursionError):
+            return None
