@@ -122,13 +122,10 @@ def read(config: pytest.Config) -> PeaksConfig:
         except InvalidOptionError as error:
             raise type(error)(f"{source}: {error.message}", hint=error.hint) from None
 
-    def path(text: str) -> Path:
-        return config.rootpath / Path(text).expanduser()
-
     return PeaksConfig(
         root=config.rootpath,
         browser=value(BROWSER, lambda text: one_of(BrowserName, text, "a browser"), BrowserName.CHROMIUM),
-        executable=value(EXECUTABLE, path, None),
+        executable=value(EXECUTABLE, lambda text: path_from(config.rootpath, text, "path"), None),
         headed=value(HEADED, _boolean, _headed_by_default()),
         isolation=value(ISOLATION, lambda text: one_of(Isolation, text, "an isolation"), Isolation.FRESH),
         ports=value(PORTS, PortRange.parse, WORKER_PORTS),
@@ -158,6 +155,19 @@ def one_of(kind: type[E], text: object, what: str) -> E:
     raise InvalidOptionError(
         f"{text!r} is not {what}", hint=f"choose one of: {', '.join(str(member.value) for member in kind)}"
     )
+
+
+def path_from(root: Path, text: str | Path, what: str) -> Path:
+    """A path that a user gave; relative ones start at `root`, ``~`` is the home folder.
+
+    :raises InvalidOptionError: a user whose home is unknown comes after the ``~``.
+    """
+    try:
+        return root / Path(text).expanduser()
+    except RuntimeError:
+        raise InvalidOptionError(
+            f"{what} {str(text)!r} begins with the home folder of an unknown user", hint="write the path out"
+        ) from None
 
 
 def _boolean(text: str) -> bool:

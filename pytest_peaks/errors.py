@@ -120,6 +120,20 @@ class DriverFailedError(PeaksError):
     exit_code = 5
 
 
+class McpFailedError(PeaksError):
+    """The MCP server of a session is gone, or refused a request."""
+
+    code = "MCP_FAILED"
+    exit_code = 5
+
+
+class McpToolError(PeaksError):
+    """An MCP tool answered that it failed; the message is its text."""
+
+    code = "MCP_TOOL_FAILED"
+    exit_code = 5
+
+
 class LockTimeoutError(PeaksError):
     """A lock of the user's runtime dir was not free in time."""
 

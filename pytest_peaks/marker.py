@@ -9,7 +9,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from pytest_peaks.config import PeaksConfig, one_of
+from pytest_peaks.config import PeaksConfig, one_of, path_from
 from pytest_peaks.errors import InvalidOptionError
 from pytest_peaks.session.identity import check_name
 from pytest_peaks.session.spec import BrowserName, Isolation, SessionSpec
@@ -33,6 +33,7 @@ CONTEXT_OPTIONS = frozenset(
         "client_certificates",
         "color_scheme",
         "contrast",
+        "default_browser_type",
         "device_scale_factor",
         "extra_http_headers",
         "forced_colors",
@@ -53,6 +54,7 @@ CONTEXT_OPTIONS = frozenset(
         "record_har_path",
         "record_har_url_filter",
         "record_video_dir",
+        "record_video_fps",
         "record_video_size",
         "reduced_motion",
         "screen",
@@ -129,7 +131,8 @@ def build_spec(arguments: Mapping[str, Any], config: PeaksConfig) -> SessionSpec
     if options.get("no_viewport") and options.get("viewport") is not None:
         raise InvalidOptionError("viewport and no_viewport contradict each other", hint="leave one out")
     if data_dir is not None:
-        browser = dataclasses.replace(browser, user_data_dir=config.root / Path(data_dir).expanduser())
+        path = path_from(config.root, data_dir, "user_data_dir")
+        browser = dataclasses.replace(browser, user_data_dir=path)
     return SessionSpec(
         browser=dataclasses.replace(
             browser, persistent=isolation is Isolation.PROFILE or data_dir is not None

@@ -21,6 +21,9 @@ from pytest_peaks.session.watchdog import Watchdog
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, BrowserContext, Playwright
 
+# A dying browser's connections end before the system calls its process dead: milliseconds, more on a busy machine.
+DYING = 1.0
+
 
 class Owner:
     """Opens and closes sessions; keeps one browser process for all that may share it."""
@@ -70,8 +73,13 @@ class Owner:
         self._count(live, spec)
         return handle
 
-    def lost(self) -> PeaksSession | None:
-        """An open session whose browser has died, if there is one."""
+    def lost(self, error: BaseException | None = None) -> PeaksSession | None:
+        """An open session whose browser has died, if there is one.
+
+        :param error: what the test saw.
+        """
+        if self.handles and error is not None and "closed" in str(error):
+            processes.wait_until(lambda: any(handle.is_lost for handle in self.handles), DYING)
         return next((handle for handle in self.handles if handle.is_lost), None)
 
     def contexts_in_use(self) -> list[BrowserContext]:

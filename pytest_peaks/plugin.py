@@ -50,9 +50,7 @@ def pytest_configure(config: pytest.Config) -> None:
     except PeaksError as error:
         hint = f" ({error.hint})" if error.hint else ""
         raise pytest.UsageError(f"{error.code}: {error.message}{hint}") from None
-    termination = Termination(
-        lambda: workers.in_use(config), lambda number: workers.pass_on(config, number)
-    )
+    termination = Termination(lambda: workers.in_use(config), lambda number: workers.pass_on(config, number))
     config.stash[state.STATE] = state.RunState(read, workers.run_of(config), termination)
     if config.pluginmanager.hasplugin("xdist") and not hasattr(config, "workerinput"):
         config.pluginmanager.register(workers.WorkerHooks(config), "peaks-workers")
@@ -134,7 +132,7 @@ def _naming_a_lost_browser(item: pytest.Item) -> Generator[None, Any, Any]:
 
 def _lost(item: pytest.Item, seen: Exception | None) -> PeaksError | None:
     owner = state.of(item.config).owner
-    session = owner.lost() if owner is not None else None
+    session = owner.lost(seen) if owner is not None else None
     if session is None:
         return None
     from pytest_peaks.handle import lost_message

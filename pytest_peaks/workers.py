@@ -18,6 +18,8 @@ from pytest_peaks.session.paths import ProjectDirs, project_root
 from pytest_peaks.session.registry import Registry
 
 if TYPE_CHECKING:
+    import signal
+
     from xdist.workermanage import WorkerController
 
 KEY = "peaks"

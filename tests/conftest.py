@@ -23,27 +23,20 @@ SUITE = Path(__file__).parent
 
 
 @pytest.fixture(autouse=True)
-def surroundings(
-    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> Iterator[Surroundings]:
+def surroundings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Surroundings]:
     """An environment of the test's own; `surroundings.assert_clean(project)` is the leak check."""
     for name in list(os.environ):
         if name.startswith(("PEAKS_", "PLAYWRIGHT_MCP_", "PYTEST_ADDOPTS", "PWDEBUG", "PYTEST_XDIST")):
             monkeypatch.delenv(name)
     # Short, since what Chromium keeps in it has a socket's name.
     temp = Path(tempfile.mkdtemp(prefix="pkt-", dir="/tmp" if os.name == "posix" else None))
-    made = Surroundings.prepare(temp, tmp_path / "runtime", worker=_worker_number(request.config))
+    made = Surroundings.prepare(temp, tmp_path / "runtime")
     for name, value in made.env.items():
         monkeypatch.setenv(name, value)
     monkeypatch.setattr(tempfile, "tempdir", None)  # forget what was computed from the old TMPDIR
     yield made
     made.kill_leftovers()
     shutil.rmtree(temp, ignore_errors=True)
-
-
-def _worker_number(config: pytest.Config) -> int:
-    worker = getattr(config, "workerinput", {}).get("workerid", "gw0")
-    return int(worker.removeprefix("gw"))
 
 
 @pytest.fixture

@@ -23,6 +23,10 @@ from pytest_peaks.session.identity import ProcessIdentity
 # For a machine that is out of breath; no test waits this long where all is well.
 PATIENCE = 90.0
 
+# What a developer's environment happens to have. Hypothesis, for one, is imported as late as at the end of a run,
+# which would count as ours.
+OTHER_PLUGINS = ("hypothesispytest", "pytest_cov", "rerunfailures", "timeout")
+
 # What the tests of a driven run have at hand.
 CONFTEST = '''
 import json, os, pathlib, signal, time
@@ -40,12 +44,20 @@ def write(name, **facts):
     part.replace(SEEN / name)
 
 
+def read(name):
+    return json.loads((SEEN / name).read_text())
+
+
+def wait_until(condition, otherwise):
+    deadline = time.monotonic() + 90
+    while not condition():
+        assert time.monotonic() < deadline, otherwise
+        time.sleep(0.02)
+
+
 def wait_for(path):
     """Wait until the outside, or another test, has made `path`."""
-    deadline = time.monotonic() + 90
-    while not path.exists():
-        assert time.monotonic() < deadline, f"{path} never came"
-        time.sleep(0.02)
+    wait_until(path.exists, f"{path} never came")
 
 
 def driver():
@@ -98,13 +110,20 @@ class DrivenRun:
     :ivar seen: where its tests write what they saw.
     """
 
-    def __init__(self, project: pytest.Pytester, arguments: Sequence[str], prefix: Sequence[str] = ()) -> None:
+    def __init__(
+        self,
+        project: pytest.Pytester,
+        arguments: Sequence[str],
+        prefix: Sequence[str],
+        plugins: Sequence[str],
+    ) -> None:
         self.project = project.path
         self.seen = self.project / "seen"
         self._output = self.project / "output.txt"
+        without = [f"-pno:{name}" for name in OTHER_PLUGINS if name not in plugins]
         with self._output.open("wb") as output:
             self.process = subprocess.Popen(
-                [*prefix, sys.executable, "-m", "pytest", "-rA", *arguments],
+                [*prefix, sys.executable, "-m", "pytest", *without, "-rA", *arguments],
                 cwd=self.project,
                 stdin=subprocess.DEVNULL,
                 stdout=output,
@@ -152,9 +171,11 @@ class DrivenRun:
             pytest.fail(f"the run does not end:\n{self.output}")
 
     def rest_of(self, promised: float) -> float:
-        """What is left of `promised` seconds since the signal."""
+        """What is left of `promised` seconds since the last signal."""
         assert self._signalled is not None, "a signal was sent"
-        return max(0.1, promised - (time.monotonic() - self._signalled))
+        took = time.monotonic() - self._signalled
+        assert took < promised, f"pytest itself took {took:.1f} s to end:\n{self.output}"
+        return promised - took
 
     def outcomes(self) -> dict[str, int]:
         """The counts of pytest's last line."""
@@ -164,12 +185,18 @@ class DrivenRun:
 
 
 @contextmanager
-def driven(project: pytest.Pytester, *arguments: str, prefix: Sequence[str] = ()) -> Iterator[DrivenRun]:
-    """Start a run of the project's tests. Whatever is left of it is ended."""
+def driven(
+    project: pytest.Pytester, *arguments: str, prefix: Sequence[str] = (), plugins: Sequence[str] = ()
+) -> Iterator[DrivenRun]:
+    """Start a run of the project's tests. Whatever is left of it is ended.
+
+    :param prefix: command that pytest is started with.
+    :param plugins: those of `OTHER_PLUGINS` that the run is to have.
+    """
     (project.path / "seen").mkdir(exist_ok=True)
     if not (project.path / "conftest.py").exists():
         project.makeconftest(CONFTEST)
-    run = DrivenRun(project, arguments, prefix)
+    run = DrivenRun(project, arguments, prefix, plugins)
     try:
         yield run
     finally:

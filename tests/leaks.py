@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import socket
 import time
 import uuid
@@ -30,8 +31,9 @@ class Surroundings:
     tag: str = field(default_factory=lambda: uuid.uuid4().hex)
 
     @classmethod
-    def prepare(cls, temp: Path, runtime: Path, worker: int) -> Surroundings:
-        first = FIRST_PORT + worker % 100 * PORTS_PER_WORKER
+    def prepare(cls, temp: Path, runtime: Path) -> Surroundings:
+        # By process, so that another run of the suite on this machine has other ports.
+        first = FIRST_PORT + os.getpid() % 100 * PORTS_PER_WORKER
         ports = range(first, first + PORTS_PER_WORKER)
         made = cls(temp, runtime, ports, {})
         made.env = {
@@ -49,7 +51,9 @@ class Surroundings:
             with contextlib.suppress(psutil.Error, OSError):
                 if process.pid == psutil.Process().pid or process.status() == psutil.STATUS_ZOMBIE:
                     continue
-                if process.environ().get(TAG) == self.tag or any(str(self.temp) in part for part in process.cmdline()):
+                if process.environ().get(TAG) == self.tag or any(
+                    str(self.temp) in part for part in process.cmdline()
+                ):
                     found.append(process)
         return found
 

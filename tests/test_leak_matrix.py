@@ -10,7 +10,6 @@ import json
 import shutil
 import signal
 import socket
-import subprocess
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -21,6 +20,7 @@ from leaks import PROMISED, Surroundings
 
 from pytest_peaks.session.guardian import ORPHAN_GRACE
 from pytest_peaks.session.identity import ProcessIdentity
+from pytest_peaks.termination import SAME_REQUEST
 
 pytestmark = pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="POSIX signals")
 
@@ -32,8 +32,20 @@ def number_of(workers: str) -> str:
     return workers.removeprefix("n")
 
 
-def cell(*values: object, name: str, slow: bool = False) -> object:
-    return pytest.param(*values, id=name, marks=[pytest.mark.slow] if slow else [])
+# Cells that take long and show little beyond what their neighbours do.
+SLOW = {
+    "sigstop-chromium-n2",
+    "sigint-controller-n2",
+    "sigint-controller-in-playwright-n2",
+    "sighup-controller-in-playwright-n2",
+    "sighup-group-in-playwright-n2",
+    "sigterm-group-in-playwright-n2",
+    "sigkill-group-in-playwright-n2",
+}
+
+
+def cell(*values: object, name: str) -> object:
+    return pytest.param(*values, id=name, marks=[pytest.mark.slow] if name in SLOW else [])
 
 
 # --- Runs that end by themselves, or by what a test does.
@@ -46,6 +58,7 @@ class Ending:
     :ivar status: pytest's exit status, without xdist and with it.
     :ivar outcomes: counts, without xdist and with it; None where pytest dies on the spot.
     :ivar says: what the output holds.
+    :ivar new_browser: whether the last test has another browser than the first; None where no test tells.
     """
 
     module: str
@@ -53,6 +66,7 @@ class Ending:
     outcomes: tuple[dict[str, int] | None, dict[str, int] | None]
     arguments: tuple[str, ...] = ()
     says: tuple[str, ...] = ()
+    new_browser: bool | None = None
 
 
 PASSING_FOUR = """
@@ -149,7 +163,8 @@ ENDINGS = {
         (1, 1),
         ({"passed": 2, "failed": 1}, {"passed": 2, "failed": 1}),
         IN_ONE_WORKER,
-        says=("FAILED test_", "::test_victim", NOTHING_LEFT),
+        says=("TargetClosedError", NOTHING_LEFT),
+        new_browser=False,
     ),
     "sigkill-chromium": Ending(
         KILLING.format(victim="peaks_session.pid"),
@@ -157,9 +172,15 @@ ENDINGS = {
         ({"passed": 2, "failed": 1}, {"passed": 2, "failed": 1}),
         IN_ONE_WORKER,
         says=("BROWSER_LOST: the browser of session", "::test_victim", NOTHING_LEFT),
+        new_browser=True,
     ),
     "sigstop-chromium": Ending(
-        STOPPING, (0, 0), ({"passed": 3}, {"passed": 3}), IN_ONE_WORKER, says=(NOTHING_LEFT,)
+        STOPPING,
+        (0, 0),
+        ({"passed": 3}, {"passed": 3}),
+        IN_ONE_WORKER,
+        says=(NOTHING_LEFT,),
+        new_browser=True,
     ),
 }
 
@@ -184,29 +205,22 @@ def test_nothing_is_left_of_a_run_that_ends_by_itself(
         for text in ending.says:
             assert text in run.output, run.output
         assert "left behind, to be removed" not in run.output
-
-
-@pytest.mark.parametrize("workers", WORKERS)
-@pytest.mark.parametrize("name", ["sigkill-driver", "sigkill-chromium", "sigstop-chromium"])
-def test_only_a_lost_browser_is_replaced(
-    project: pytest.Pytester, name: str, workers: str
-) -> None:
-    project.makepyfile(ENDINGS[name].module)
-    with driven(project, "-n", number_of(workers), *IN_ONE_WORKER) as run:
-        run.end()
-        first, following = (
-            json.loads((run.seen / file).read_text())["pid"] for file in ("first-browser", "next-browser")
-        )
-    assert (first == following) == (name == "sigkill-driver")
+        if ending.new_browser is not None:
+            first, following = (
+                json.loads((run.seen / name).read_text())["pid"] for name in ("first-browser", "next-browser")
+            )
+            assert (first != following) == ending.new_browser
+            assert ending.new_browser or "BROWSER_LOST" not in run.output
 
 
 # --- Signals from outside, while a test hangs in every worker with an open page.
 
 HANGING = """
-    import time, pytest
+    import signal, time, pytest
+    from conftest import wait_for, write, SEEN
 
     @pytest.mark.parametrize("number", range({tests}))
-    def test_hangs(here, peaks_page, number):
+    def test_hangs(here, peaks_page, worker_id, number):
         here()
         {hang}
 """
@@ -221,6 +235,7 @@ SLOW_TO_END = """
             write(f"ending-{worker_id}")
             time.sleep(60)
 """
+UNTIL_TOLD = 'wait_for(SEEN / "go")'
 
 
 def hanging(project: pytest.Pytester, workers: str, hang: str = IN_SLEEP) -> None:
@@ -283,3 +298,182 @@ def test_nothing_is_left_of_a_run_that_a_signal_ends(
         if blow.number != signal.SIGKILL:
             assert NOTHING_LEFT in run.output, run.output
             assert "left behind, to be removed" not in run.output
+
+
+@pytest.mark.parametrize("workers", WORKERS)
+def test_sigterm_that_comes_twice_for_one_request_still_ends_the_run_in_order(
+    project: pytest.Pytester, surroundings: Surroundings, workers: str
+) -> None:
+    """As from `timeout`, which signals its child and then the child's group."""
+    hanging(project, workers)
+    with driven(project, "-n", number_of(workers)) as run:
+        run.here(*WORKERS[workers])
+        run.send(signal.SIGTERM)
+        run.send_to_group(signal.SIGTERM)
+        assert run.end() == 128 + signal.SIGTERM, run.output
+        surroundings.assert_clean(project.path, within=run.rest_of(PROMISED))
+        assert NOTHING_LEFT in run.output, run.output
+
+
+@pytest.mark.parametrize("workers", WORKERS)
+def test_a_second_sigterm_ends_a_run_that_hangs_while_it_ends(
+    project: pytest.Pytester, surroundings: Surroundings, workers: str
+) -> None:
+    hanging(project, workers, SLOW_TO_END)
+    with driven(project, "-n", number_of(workers)) as run:
+        run.here(*WORKERS[workers])
+        run.send(signal.SIGTERM)
+        for worker in WORKERS[workers]:
+            run.wait_for(f"ending-{worker}")
+        time.sleep(SAME_REQUEST)
+        run.send(signal.SIGTERM)
+        assert run.end() == -signal.SIGTERM, run.output
+        surroundings.assert_clean(project.path, within=run.rest_of(PROMISED))
+
+
+@pytest.mark.parametrize("workers", WORKERS)
+def test_sigterm_is_as_ever_in_a_run_without_browsers(
+    project: pytest.Pytester, surroundings: Surroundings, workers: str
+) -> None:
+    project.makepyfile(
+        """
+        import time, pytest
+        from conftest import write
+
+        @pytest.mark.parametrize("number", range(2))
+        def test_hangs(worker_id, number):
+            write(f"here-{worker_id}")
+            time.sleep(3)  # xdist lets it end
+        """
+    )
+    with driven(project, "-n", number_of(workers)) as run:
+        for worker in WORKERS[workers]:
+            run.wait_for(f"here-{worker}")
+        run.send(signal.SIGTERM)
+        assert run.end() == -signal.SIGTERM
+        assert "peaks ==" not in run.output
+        surroundings.assert_clean(project.path, within=PATIENCE)
+    assert not (project.path / ".peaks").exists()
+    assert not surroundings.runtime.exists()
+
+
+@pytest.mark.skipif(shutil.which("nohup") is None, reason="needs nohup")
+@pytest.mark.parametrize("workers", WORKERS)
+def test_a_run_under_nohup_goes_on_after_sighup(
+    project: pytest.Pytester, surroundings: Surroundings, workers: str
+) -> None:
+    hanging(project, workers, UNTIL_TOLD)
+    with driven(project, "-n", number_of(workers), prefix=["nohup"]) as run:
+        run.here(*WORKERS[workers])
+        run.send(signal.SIGHUP)
+        run.go_on()
+        assert run.end() == 0, run.output
+        assert run.outcomes() == {"passed": len(WORKERS[workers])}
+        assert NOTHING_LEFT in run.output
+        surroundings.assert_clean(project.path)
+
+
+# --- Signals to one of the run's processes.
+
+
+def test_nothing_is_left_of_a_killed_worker(project: pytest.Pytester, surroundings: Surroundings) -> None:
+    hanging(project, "n2", UNTIL_TOLD)
+    with driven(project, "-n", "2") as run:
+        victim, _ = run.here("gw0", "gw1")
+        kill(victim.process)
+        run.go_on()
+        assert run.end() == 1, run.output
+        surroundings.assert_clean(project.path)
+        assert run.outcomes() == {"passed": 1, "failed": 1}
+        assert "worker 'gw0' crashed" in run.output
+        assert f"cleared away after dead workers: {victim.record}" in run.output
+        assert NOTHING_LEFT in run.output
+
+
+@pytest.mark.parametrize("workers", WORKERS)
+def test_a_stopped_browser_goes_with_its_killed_run(
+    project: pytest.Pytester, surroundings: Surroundings, workers: str
+) -> None:
+    hanging(project, workers)
+    with driven(project, "-n", number_of(workers)) as run:
+        for here in run.here(*WORKERS[workers]):
+            kill(here.browser, signal.SIGSTOP)
+        run.send_to_group(signal.SIGKILL)
+        run.end()
+        surroundings.assert_clean(project.path, within=run.rest_of(PROMISED))
+
+
+def is_gone(here: Here) -> bool:
+    """Whether nothing is left of the session that `here` tells of."""
+    runtime = here.profile.parents[1]
+    with socket.socket() as probe:
+        probe.settimeout(1)
+        listening = probe.connect_ex(("127.0.0.1", here.port)) == 0
+    record = runtime / "playwright-sessions" / f"{here.record}.json"
+    return not (here.browser.is_alive() or here.profile.exists() or record.exists() or listening)
+
+
+def wait_until(condition: Callable[[], bool], within: float, what: str) -> None:
+    deadline = time.monotonic() + within
+    while not condition():
+        assert time.monotonic() < deadline, f"{what} still not after {within} s"
+        time.sleep(0.05)
+
+
+def test_a_worker_that_hears_nothing_lets_go_when_its_controller_is_killed(
+    project: pytest.Pytester, surroundings: Surroundings
+) -> None:
+    hanging(project, "n2", DEAF)
+    with driven(project, "-n", "2") as run:
+        orphans = run.here("gw0", "gw1")
+        run.send(signal.SIGKILL)
+        run.end()
+        wait_until(lambda: all(map(is_gone, orphans)), run.rest_of(PROMISED), "browsers gone")
+        for orphan in orphans:
+            kill(orphan.process)  # alive all the time: `kill` asserts it
+        surroundings.assert_clean(project.path)
+
+
+def test_the_guardian_ends_the_browser_of_a_stopped_worker_whose_controller_is_killed(
+    project: pytest.Pytester, surroundings: Surroundings
+) -> None:
+    hanging(project, "n2")
+    with driven(project, "-n", "2") as run:
+        stopped, running = run.here("gw0", "gw1")
+        kill(stopped.process, signal.SIGSTOP)
+        run.send(signal.SIGKILL)
+        run.end()
+        wait_until(lambda: is_gone(running), run.rest_of(PROMISED), "the other worker's browser gone")
+        wait_until(lambda: is_gone(stopped), run.rest_of(ORPHAN_GRACE + PROMISED), "its browser gone")
+        kill(stopped.process)
+        surroundings.assert_clean(project.path)
+
+
+@pytest.mark.parametrize("workers", WORKERS)
+def test_the_next_run_sweeps_what_a_run_left_whose_guardian_was_killed_as_well(
+    project: pytest.Pytester, surroundings: Surroundings, workers: str
+) -> None:
+    hanging(project, workers)
+    with driven(project, "-n", number_of(workers)) as run:
+        first = run.here(*WORKERS[workers])
+        [reservation] = (surroundings.runtime / "guardians").glob("*.json")
+        guardian = ProcessIdentity.from_json(json.loads(reservation.read_text())["owner"])
+        run.send(signal.SIGSTOP)  # so that it does not see its workers die
+        for victim in [guardian, *{here.process for here in first}]:
+            kill(victim)
+        if workers == "n2":
+            run.send(signal.SIGKILL)
+        run.end()
+    left = "\n".join(surroundings.leftovers(project.path))
+    for here in first:
+        assert f"playwright-sessions/{here.record}" in left
+        assert f"playwright-userdata/{here.record}" in left
+        assert f"reservation ports/{here.port}" in left
+
+    (project.path / "test_again.py").write_text("def test_again(peaks_page): pass\n")
+    with driven(project, "-n", number_of(workers), "test_again.py") as run:
+        assert run.end() == 0, run.output
+        surroundings.assert_clean(project.path)
+        counted = "1 session" if workers == "n0" else "2 sessions"
+        assert f"cleared away {counted} that earlier runs left" in run.output
+        assert NOTHING_LEFT in run.output

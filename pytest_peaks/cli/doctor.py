@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from pytest_peaks.cli.options import dirs_of, project_option
-from pytest_peaks.cli.output import PeaksCommand, Reply
+from pytest_peaks.cli.output import PeaksCommand, Reply, counted
 from pytest_peaks.errors import PeaksError, ProblemsFoundError
 from pytest_peaks.session.ports import WORKER_PORTS
 from pytest_peaks.session.spec import BrowserName, BrowserSpec
@@ -49,11 +49,11 @@ def doctor(project: Path | None, browser: str | None, executable: Path | None, *
     }
     if problems:
         failure = ProblemsFoundError(
-            f"{_count(len(problems), 'problem')}: " + "; ".join(f"{c.name}: {c.detail}" for c in problems),
+            f"{counted(len(problems), 'problem')}: " + "; ".join(f"{c.name}: {c.detail}" for c in problems),
             hint="; ".join(dict.fromkeys(check.mend for check in problems if check.mend)),
         )
         return Reply(failure.message, fields, _as_text(found), failure)
-    message = f"no problem found, {_count(warnings, 'warning')}"
+    message = f"no problem found, {counted(warnings, 'warning')}"
     return Reply(message, fields, f"{_as_text(found)}\n{message}")
 
 
@@ -112,7 +112,3 @@ def _as_text(checks: list[Check]) -> str:
         if check.mend:
             lines.append(f"    → {check.mend}")
     return "\n".join(lines)
-
-
-def _count(number: int, what: str) -> str:
-    return f"{number} {what}" if number == 1 else f"{number} {what}s"

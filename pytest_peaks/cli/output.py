@@ -192,3 +192,8 @@ def _never_fail_to_print(stream: TextIO | Any) -> None:
     """A path with bytes that the terminal's encoding lacks must not turn an answer into a failure."""
     if hasattr(stream, "reconfigure"):
         stream.reconfigure(errors="backslashreplace")
+
+
+def counted(number: int, what: str) -> str:
+    """``1 session``, ``2 sessions``."""
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"

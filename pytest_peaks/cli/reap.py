@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from pytest_peaks.cli.options import dirs_of, project_option
-from pytest_peaks.cli.output import PeaksCommand, Reply
+from pytest_peaks.cli.output import PeaksCommand, Reply, counted
 from pytest_peaks.errors import ReapIncompleteError
 
 if TYPE_CHECKING:
@@ -73,14 +73,18 @@ class Reaped:
     @property
     def message(self) -> str:
         done = [
-            _count(len(self.sessions), "session"),
-            _count(len(self.profiles), "profile"),
-            _count(len(self.temp_dirs), "temp dir"),
-            _count(len(self.reservations), "reservation"),
+            counted(len(things), what)
+            for things, what in (
+                (self.sessions, "session"),
+                (self.profiles, "profile"),
+                (self.temp_dirs, "temp dir"),
+                (self.reservations, "reservation"),
+            )
+            if things
         ]
-        said = ["removed " + ", ".join(filter(None, done))] if any(done) else []
+        said = [f"removed {', '.join(done)}"] if done else []
         if self.set_aside:
-            said.append(f"set aside {_count(len(self.set_aside), 'file')}")
+            said.append(f"set aside {counted(len(self.set_aside), 'file')}")
         return "; ".join(said) or "nothing to reap"
 
 
@@ -188,10 +192,3 @@ def _children(folder: Path) -> list[Path]:
         return sorted(folder.iterdir())
     except OSError:
         return []
-
-
-def _count(number: int, what: str) -> str:
-    """``2 sessions``; empty for none."""
-    if number == 0:
-        return ""
-    return f"{number} {what}" if number == 1 else f"{number} {what}s"

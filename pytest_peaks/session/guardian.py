@@ -190,18 +190,24 @@ def call_off(run_uid: str) -> None:
 def watch(dirs: ProjectDirs, run_uid: str, controller: ProcessIdentity, runtime: Path) -> None:
     """Wait for the end of a run; sweep if it did not end in order."""
     reservation = runtime / "guardians" / f"{run_uid}.json"
+    orphans: set[ProcessIdentity] = set()
 
-    def owners_alive() -> bool:
+    def orphans_hold_sessions() -> bool:
         records, _ = Registry(dirs.records).list()
-        return any(record.run_uid == run_uid and record.owner.is_alive() for record in records)
+        holding = {record.owner for record in records if record.run_uid == run_uid and record.owner.is_alive()}
+        orphans.update(holding)
+        return bool(holding)
 
     while controller.is_alive():
         if not reservation.exists():
             return
         time.sleep(BEAT)
-    processes.wait_until(lambda: not owners_alive(), ORPHAN_GRACE, pause=BEAT / 2)
+    processes.wait_until(lambda: not orphans_hold_sessions(), ORPHAN_GRACE, pause=BEAT / 2)
     sweep(dirs, run_uid=run_uid, runtime=runtime, spare_living=False)
-    processes.wait_until(lambda: not owners_alive(), ORPHAN_LIMIT, pause=BEAT)
+    # A worker's own temp dir can go only when it is dead.
+    processes.wait_until(
+        lambda: not any(orphan.is_alive() for orphan in orphans), ORPHAN_LIMIT, pause=BEAT
+    )
     sweep(dirs, run_uid=run_uid, runtime=runtime, spare_living=False)
     with allocating(runtime):
         Reservations(runtime, "guardians").drop(run_uid, run_uid)

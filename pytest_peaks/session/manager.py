@@ -179,7 +179,13 @@ class SessionManager:
             return
         self.dirs.create()
         self.swept = guardian.sweep(self.dirs)
-        guardian.start(self.dirs, self.run.uid, self.run.controller)
+        try:
+            guardian.start(self.dirs, self.run.uid, self.run.controller)
+        except OSError as error:
+            raise StartFailedError(
+                f"the guardian of this run cannot be started: {error.strerror or error}",
+                hint="it runs the same Python as pytest; `peaks doctor` says what is wrong with this machine",
+            ) from error
         self._prepared = True
 
     def _begin(self, spec: BrowserSpec, found: browsers.Found, lost: frozenset[int]) -> LiveSession:

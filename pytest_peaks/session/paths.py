@@ -179,7 +179,14 @@ def owner_temp_dir(owner: ProcessIdentity) -> Path:
 def temp_dir_owner(folder: Path) -> ProcessIdentity | None:
     """Whose temp dir `folder` is by its name; None if it is none that peaks made on this boot."""
     match = re.fullmatch(rf"peaks-{_user()}-{machine_mark()}-([0-9]+)-([0-9a-f]+)", folder.name)
-    if not match or folder.is_symlink() or not folder.is_dir():
+    if not match:
+        return None
+    try:
+        info = folder.lstat()
+    except OSError:
+        return None
+    # Anybody may make a folder of such a name in /tmp.
+    if not stat.S_ISDIR(info.st_mode) or info.st_uid != _user():
         return None
     me = ProcessIdentity.of_self()
     return ProcessIdentity(int(match[1]), int(match[2], 16), me.host, me.boot, me.namespace)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -77,28 +78,61 @@ def spawn_browser(command: Sequence[str], env: Mapping[str, str], log: Path) -> 
     """
     if os.name == "nt":
         return _spawn_browser_windows(command, env, log)
+    to_browser, ours_out = map(_lifted, os.pipe())
+    ours_in, from_browser = map(_lifted, os.pipe())
+    with_pipe = [*command[:1], "--remote-debugging-pipe", *command[1:]]
+    return _spawn_posix(with_pipe, env, log, {3: to_browser, 4: from_browser}, OwnerPipe(ours_out, ours_in))
+
+
+def spawn_held(command: Sequence[str], env: Mapping[str, str], log: Path) -> Spawned:
+    """Start a server in a session of its own, its stdin held open and unused by this process.
+
+    When the pipe is closed, or this process dies, the server reads the end of its stdin.
+
+    :raises OSError: the executable can't be run.
+    """
+    if os.name == "nt":
+        with log.open("wb") as output:
+            child = subprocess.Popen(
+                list(command),
+                env=dict(env),
+                stdin=subprocess.PIPE,
+                stdout=output,
+                stderr=output,
+                creationflags=subprocess.CREATE_NEW_PROCESS_GROUP,  # type: ignore[attr-defined]
+            )
+        assert child.stdin is not None, "asked for"
+        child.returncode = 0  # its life is watched by identity, not through this object
+        return Spawned(_identity_of_child(child.pid), OwnerPipe(os.dup(child.stdin.fileno())))
+    executable = shutil.which(command[0], path=env.get("PATH")) or command[0]
+    stdin, ours = map(_lifted, os.pipe())
+    return _spawn_posix([executable, *command[1:]], env, log, {0: stdin}, OwnerPipe(ours))
+
+
+def _lifted(descriptor: int) -> int:
+    """Move a descriptor away from the low numbers, which are the child's."""
     import fcntl
 
-    def lifted(descriptor: int) -> int:
-        # Away from 3 and 4, which are Chromium's ends in the child.
-        high = fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, 16)
-        os.close(descriptor)
-        return high
+    high = fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, 16)
+    os.close(descriptor)
+    return high
 
-    to_browser, ours_out = map(lifted, os.pipe())
-    ours_in, from_browser = map(lifted, os.pipe())
-    pipe = OwnerPipe(ours_out, ours_in)
+
+def _spawn_posix(
+    command: Sequence[str], env: Mapping[str, str], log: Path, ends: Mapping[int, int], pipe: OwnerPipe
+) -> Spawned:
+    """Spawn with the descriptors `ends` (number in the child: ours, closed here afterwards) and output in `log`."""
     try:
         pid = os.posix_spawn(
             command[0],
-            [*command[:1], "--remote-debugging-pipe", *command[1:]],
+            list(command),
             env,
             file_actions=[
+                *((os.POSIX_SPAWN_CLOSE, descriptor) for descriptor in _inheritable()),
                 (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
                 (os.POSIX_SPAWN_OPEN, 1, str(log), os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600),
                 (os.POSIX_SPAWN_DUP2, 1, 2),
-                (os.POSIX_SPAWN_DUP2, to_browser, 3),
-                (os.POSIX_SPAWN_DUP2, from_browser, 4),
+                *((os.POSIX_SPAWN_DUP2, ours, theirs) for theirs, ours in ends.items()),
             ],
             setsid=True,
             setsigmask=(),
@@ -107,9 +141,24 @@ def spawn_browser(command: Sequence[str], env: Mapping[str, str], log: Path) -> 
         pipe.close()
         raise
     finally:
-        os.close(to_browser)
-        os.close(from_browser)
+        for end in ends.values():
+            os.close(end)
     return Spawned(_identity_of_child(pid), pipe)
+
+
+def _inheritable() -> list[int]:
+    """Descriptors that a child would get besides its standard ones: what a shell or make opened for pytest.
+
+    A browser that held a shell's lock (``exec 9>lock``) or the jobs of make would keep it.
+    """
+    found = []
+    with contextlib.suppress(OSError):
+        for entry in Path("/dev/fd").iterdir():
+            number = int(entry.name)
+            with contextlib.suppress(OSError):  # the listing's own
+                if number > 2 and os.get_inheritable(number):
+                    found.append(number)
+    return found
 
 
 def _spawn_browser_windows(command: Sequence[str], env: Mapping[str, str], log: Path) -> Spawned:
@@ -203,6 +252,8 @@ def end_tree(root: ProcessIdentity, *, grace: float) -> bool:
         tree = [process, *process.children(recursive=True)]
     except psutil.Error:
         return not root.is_alive()
+    if not _may_signal(process):
+        return False
     if not root.is_alive():  # the pid changed hands while the tree was read
         return True
     if grace > 0:
@@ -226,7 +277,7 @@ def marked(session_id: str, user_data_dir: str) -> Iterable[psutil.Process]:
     """Processes of this user with the environment mark of `session_id` and its user-data dir."""
     import psutil
 
-    switch = f"--user-data-dir={user_data_dir}"
+    switch = f"--user-data-dir={user_data_dir}" if user_data_dir else None
     for process in psutil.process_iter():
         if not _may_signal(process):
             continue

@@ -26,15 +26,23 @@ def check_user_data_dir(text: str | os.PathLike[str], root: Path) -> Path:
     :raises InvalidUserDataDirError: it is a file, can't be made or written to, or is a directory
         that must not become a browser's profile: the project, one above it, or the home folder.
     """
-    path = Path(os.path.realpath(root / Path(text).expanduser()))
+    try:
+        path = Path(os.path.realpath(root / Path(text).expanduser()))
+    except (RuntimeError, ValueError) as error:  # an unknown user after the ~, a NUL byte
+        raise InvalidUserDataDirError(
+            f"{os.fspath(text)!r} is not a path: {error}",
+            hint="name a folder of its own, such as profiles/alice",
+        ) from error
     if path == root or path in root.parents or path == Path.home().resolve():
         raise InvalidUserDataDirError(
             f"{path} must not be a browser's profile", hint="name a folder of its own, such as profiles/alice"
         )
-    if path.exists() and not path.is_dir():
-        # Chromium would start all the same, on a temporary profile, and keep nothing.
-        raise InvalidUserDataDirError(f"{path} is not a directory", hint="name a directory, or a new path")
     try:
+        if path.exists() and not path.is_dir():
+            # Chromium would start all the same, on a temporary profile, and keep nothing.
+            raise InvalidUserDataDirError(
+                f"{path} is not a directory", hint="name a directory, or a new path"
+            )
         path.mkdir(parents=True, exist_ok=True)
         writable = os.access(path, os.W_OK | os.X_OK)
     except OSError as error:
@@ -97,7 +105,8 @@ def _singleton_holder(path: Path) -> str | None:
         return None  # dead: Chromium replaces the lock by itself
     # The pid may long be another program's.
     names_it = any(
-        part.startswith("--user-data-dir=") and os.path.realpath(part.partition("=")[2]) == str(path)
+        part.startswith("--user-data-dir=")
+        and os.path.realpath(part.partition("=")[2]) == os.path.realpath(path)
         for part in command
     )
     return f"process {number}" if names_it else None
@@ -110,7 +119,8 @@ def remove_tree(path: Path, inside: Path) -> bool:
     """
     if not path.is_absolute() or ".." in path.parts or inside not in path.parents or path.is_symlink():
         return False
-    if not Path(os.path.realpath(path)).is_relative_to(os.path.realpath(inside)):
+    # A symlink on the way may lead out of `inside`, and back to it.
+    if Path(os.path.realpath(inside)) not in Path(os.path.realpath(path)).parents:
         return False
     for _ in range(REMOVE_ATTEMPTS):
         with contextlib.suppress(FileNotFoundError):

@@ -64,7 +64,7 @@ def wait_until_ready(
             raise LostBindError
         if time.monotonic() > deadline:
             raise StartFailedError(
-                f"{what} was not ready after {READY_TIMEOUT:.0f} s{_tail(text)}",
+                f"{what} was not ready after {READY_TIMEOUT:.0f} s{log_tail(text)}",
                 hint="`peaks doctor` says what is wrong with this machine",
             )
         time.sleep(POLL)
@@ -77,7 +77,8 @@ def _read(log: Path) -> str:
         return ""
 
 
-def _tail(log: str, lines: int = 12) -> str:
+def log_tail(log: str, lines: int = 12) -> str:
+    """The end of a log as part of a sentence, without what is written on healthy machines; may be empty."""
     kept = [line for line in log.splitlines() if line.strip() and not _CHATTER.search(line)][-lines:]
     return "; the end of its log:\n  " + "\n  ".join(kept) if kept else ""
 
@@ -96,17 +97,17 @@ def _failure(
         return SandboxError()
     if "ProcessSingleton" in log or "SingletonLock" in log:
         return InvalidUserDataDirError(
-            f"{what} could not lock its profile {profile}{_tail(log)}",
+            f"{what} could not lock its profile {profile}{log_tail(log)}",
             hint="name a folder on a local disk that you may write to",
         )
     if "Missing X server" in log or "cannot open display" in log:
         return NoDisplayError(
-            f"{what} found no display{_tail(log)}",
+            f"{what} found no display{log_tail(log)}",
             hint="leave out --peaks-headed, or run under a virtual display: xvfb-run -a pytest …",
         )
     status = processes.reap_child(identity.pid)
     exited = "" if status is None else f" with status {status}"
     return StartFailedError(
-        f"{what} exited{exited} before it was ready{_tail(log)}",
+        f"{what} exited{exited} before it was ready{log_tail(log)}",
         hint="`peaks doctor` says what is wrong with this machine",
     )

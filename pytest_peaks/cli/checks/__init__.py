@@ -54,5 +54,5 @@ def examine(name: str, look: CheckFunction, subject: Subject) -> list[Check]:
     except PeaksError as error:
         found.append(Check(name, "problem", f"{error.code}: {error.message}", error.hint))
     except Exception as error:
-        found.append(Check(name, "problem", f"it could not be looked at: {type(error).__name__}: {error}"))
+        found.append(Check(name, "problem", f"it failed with {type(error).__name__}: {error}"))
     return found

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from pytest_peaks import config
 from pytest_peaks.cli.checks import Check, Subject
+from pytest_peaks.cli.output import counted
 from pytest_peaks.session import paths, ports
 from pytest_peaks.session.registry import Registry
 from pytest_peaks.session.reservations import Reservations, allocating
@@ -126,7 +127,7 @@ def records(subject: Subject) -> Iterator[Check]:
     by_state: dict[str, list[str]] = {"alive": [], "dead": [], "foreign": []}
     for record in found:
         by_state[record.owner.state()].append(record.session_id)
-    yield Check("records", "ok", f"{len(by_state['alive'])} live sessions")
+    yield Check("records", "ok", counted(len(by_state["alive"]), "live session"))
     if by_state["dead"]:
         yield Check("records", "warning", f"left by dead owners: {', '.join(by_state['dead'])}", REAP)
     if by_state["foreign"]:

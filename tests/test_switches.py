@@ -1,0 +1,135 @@
+"""A Chromium that peaks launches is switched as one that the installed Playwright launches."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from leaks import Surroundings
+
+from pytest_peaks.session import browsers
+from pytest_peaks.session.browsers import DEFAULT_SWITCHES, HEADLESS_SWITCHES, QUIET_SWITCHES
+from pytest_peaks.session.spec import BrowserSpec
+
+# What is a browser's own: where it is reached, where its profile is, what it opens, whether it has a
+# sandbox, and what it logs.
+OWN = (
+    "--user-data-dir=",
+    "--remote-debugging-",
+    "--no-sandbox",
+    "--no-startup-window",
+    "about:blank",
+    *QUIET_SWITCHES,
+)
+
+# In a process of its own, since one thread can run one synchronous Playwright only.
+LAUNCH = """
+import json, sys, psutil
+from playwright.sync_api import sync_playwright
+with sync_playwright() as playwright:
+    browser = playwright.chromium.launch(executable_path=sys.argv[1])
+    # The main process is the one that no other of its program started.
+    for process in psutil.Process().children(recursive=True):
+        command = process.cmdline()
+        if command and "--remote-debugging-pipe" in command and not any(a.startswith("--type=") for a in command):
+            print(json.dumps(command[1:]))
+            break
+    browser.close()
+"""
+
+# Notes how it was started and ends, as a Chromium without its libraries would.
+NOTING = """#!{python} -IS
+import json, sys
+with open({note!r}, "w") as file:
+    json.dump(sys.argv[1:], file)
+sys.exit(1)
+"""
+
+LAUNCH_HEADED = """
+import sys
+from playwright.sync_api import Error, sync_playwright
+with sync_playwright() as playwright:
+    try:
+        playwright.chromium.launch(executable_path=sys.argv[1], headless=False)
+    except Error:
+        pass
+"""
+
+
+def run(code: str, executable: Path) -> str:
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(executable)], check=True, capture_output=True, text=True, timeout=120
+    )
+    return done.stdout
+
+
+def switches(command: list[str]) -> set[str]:
+    """A command line without what is `OWN`; lists of features are sets."""
+    found = {part for part in command if not part.startswith(OWN)}
+    return {_sorted_features(part) for part in found}
+
+
+def _sorted_features(switch: str) -> str:
+    name, _, values = switch.partition("=")
+    return f"{name}={','.join(sorted(values.split(',')))}" if name.endswith("-features") else switch
+
+
+def difference(ours: set[str], theirs: set[str]) -> dict[str, list[str]]:
+    return {"only ours": sorted(ours - theirs), "only Playwright's": sorted(theirs - ours)}
+
+
+NONE = {"only ours": [], "only Playwright's": []}
+
+
+def test_a_headless_browser_gets_the_switches_that_playwright_gives_it(surroundings: Surroundings) -> None:
+    found = browsers.find(BrowserSpec())
+    assert found.executable is not None
+    theirs = json.loads(run(LAUNCH, found.executable))
+    ours = browsers.command(
+        found.executable, port=9000, user_data_dir=Path("/profile"), headed=False, sandboxed=True
+    )
+    assert difference(switches(ours[1:]), switches(theirs)) == NONE
+    assert switches(ours[1:]) == switches([*DEFAULT_SWITCHES, *HEADLESS_SWITCHES])
+
+
+@pytest.mark.skipif(os.name != "posix", reason="an executable script")
+def test_a_browser_with_a_window_gets_the_switches_that_playwright_gives_it(
+    tmp_path: Path, surroundings: Surroundings
+) -> None:
+    stand_in, note = tmp_path / "chromium", tmp_path / "note.json"
+    stand_in.write_text(NOTING.format(python=sys.executable, note=str(note)))
+    stand_in.chmod(0o755)
+    run(LAUNCH_HEADED, stand_in)
+    theirs = json.loads(note.read_text())
+    ours = browsers.command(stand_in, port=9000, user_data_dir=Path("/profile"), headed=True, sandboxed=True)
+    assert difference(switches(ours[1:]), switches(theirs)) == NONE
+    assert switches(ours[1:]) == switches([*DEFAULT_SWITCHES])
+
+
+def test_the_command_names_the_profile_the_port_and_whether_there_is_a_sandbox() -> None:
+    def command(*, headed: bool = False, sandboxed: bool = True, extra: tuple[str, ...] = ()) -> list[str]:
+        return browsers.command(
+            Path("/opt/chromium"),
+            port=9000,
+            user_data_dir=Path("/two words"),
+            headed=headed,
+            sandboxed=sandboxed,
+            extra=extra,
+        )
+
+    assert command()[0] == "/opt/chromium"
+    assert command()[-3:] == ["--user-data-dir=/two words", "--remote-debugging-port=9000", "about:blank"]
+    assert "--remote-debugging-pipe" not in command(), "the spawner adds it"
+    assert "--no-sandbox" not in command()
+    assert set(command(sandboxed=False)) - set(command()) == {"--no-sandbox"}
+    assert set(command()) - set(command(headed=True)) == set(HEADLESS_SWITCHES)
+    assert set(QUIET_SWITCHES) <= set(command(headed=True))
+    assert set(command(extra=("--lang=de",))) - set(command()) == {"--lang=de"}
+    for given in (DEFAULT_SWITCHES, HEADLESS_SWITCHES, QUIET_SWITCHES):
+        assert len({switch.partition("=")[0] for switch in given}) == len(given), (
+            "a later switch hides an earlier"
+        )
