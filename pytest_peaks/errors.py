@@ -71,6 +71,20 @@ class InvalidUserDataDirError(PeaksError):
     exit_code = 2
 
 
+class ConflictError(PeaksError):
+    """A session that is alive has the name, or differs from the one that is asked for."""
+
+    code = "CONFLICT"
+    exit_code = 2
+
+
+class NoSessionError(PeaksError):
+    """There is no live session of that terminal or port, or more than one to choose from."""
+
+    code = "NO_SESSION"
+    exit_code = 2
+
+
 class ProfileInUseError(PeaksError):
     """Another live browser works on this user-data dir."""
 

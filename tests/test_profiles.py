@@ -408,9 +408,9 @@ for number in itertools.count():
     assert not tree.exists()
 
 
-@posix
-def test_a_tree_that_cannot_be_removed_is_reported(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(profiles, "REMOVE_PAUSE", 0.001)
-    monkeypatch.setattr(shutil, "rmtree", lambda *_, **__: None)
+def test_a_tree_that_cannot_be_removed_is_reported(root: Path) -> None:
     (root / "profile").mkdir()
-    assert not profiles.remove_tree(root / "profile", root)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(profiles, "REMOVE_PAUSE", 0.001)
+        patch.setattr(shutil, "rmtree", lambda *_, **__: None)
+        assert not profiles.remove_tree(root / "profile", root)

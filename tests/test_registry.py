@@ -22,7 +22,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from pytest_peaks.session.identity import ProcessIdentity
-from pytest_peaks.session.record import NewerSchemaError, Record, Status, now_iso
+from pytest_peaks.session.record import Kind, NewerSchemaError, Record, Status, now_iso
 from pytest_peaks.session.registry import Problem, Registry, write_atomically
 
 T = TypeVar("T")
@@ -37,7 +37,7 @@ RECORD = Record(
     started_at="2026-06-17T15:00:00.000Z",
     owner=ME,
     pid=12345,
-    browser_process=dataclasses.replace(ME, pid=12345),
+    processes={"browser": dataclasses.replace(ME, pid=12345)},
     status="ready",
     temp_dir="/tmp/peaks-x/1",
     run_uid="abc123",
@@ -68,7 +68,7 @@ records = st.builds(
     started_at=text,
     owner=identities,
     pid=st.none() | st.integers(0),
-    browser_process=st.none() | identities,
+    processes=st.dictionaries(st.sampled_from(["browser", "mcp"]), identities),
     status=st.sampled_from(get_args(Status)),
     ephemeral=st.booleans(),
     temp_dir=folders,
@@ -76,6 +76,9 @@ records = st.builds(
     slot=st.none() | st.integers(0),
     worker=text,
     endpoints=st.dictionaries(text, text, max_size=3),
+    kind=st.sampled_from(get_args(Kind)),
+    terminal=text,
+    launch=text,
 )
 junk = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | text,
@@ -204,7 +207,14 @@ KINDS = {
     "runUid": (str,),
     "slot": (int, type(None)),
     "worker": (str,),
+    "kind": (),
+    "terminal": (str,),
+    "launch": (str,),
 }
+
+
+def test_every_field_of_a_record_is_tried_with_wrong_types() -> None:
+    assert set(KINDS) == set(RECORD.to_json())
 
 
 @pytest.mark.parametrize("key", KINDS)
@@ -224,6 +234,7 @@ def test_a_field_of_the_wrong_type_is_a_value_error(key: str, value: object) -> 
     [
         ("port", 65536),
         ("status", "gone"),
+        ("kind", "borrowed"),
         ("endpoints", {"cdp": 1}),
         ("endpoints", {"cdp": None}),
         ("identities", {"browser": {}}),

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,14 @@ from leaks import Surroundings
 from pytest_peaks.session import browsers
 from pytest_peaks.session.browsers import DEFAULT_SWITCHES, HEADLESS_SWITCHES, QUIET_SWITCHES
 from pytest_peaks.session.spec import BrowserSpec
+
+# The lists are those of this release. An older one passes others, which is no fault of ours; a newer
+# one that passes others is what these tests are for.
+SOURCE = (1, 65)
+as_playwright = pytest.mark.skipif(
+    tuple(map(int, version("playwright").split(".")[:2])) < SOURCE,
+    reason="the lists are of a later Playwright",
+)
 
 # What is a browser's own: where it is reached, where its profile is, what it opens, whether it has a
 # sandbox, and what it logs.
@@ -85,6 +94,7 @@ def difference(ours: set[str], theirs: set[str]) -> dict[str, list[str]]:
 NONE = {"only ours": [], "only Playwright's": []}
 
 
+@as_playwright
 def test_a_headless_browser_gets_the_switches_that_playwright_gives_it(surroundings: Surroundings) -> None:
     found = browsers.find(BrowserSpec())
     assert found.executable is not None
@@ -96,6 +106,7 @@ def test_a_headless_browser_gets_the_switches_that_playwright_gives_it(surroundi
     assert switches(ours[1:]) == switches([*DEFAULT_SWITCHES, *HEADLESS_SWITCHES])
 
 
+@as_playwright
 @pytest.mark.skipif(os.name != "posix", reason="an executable script")
 def test_a_browser_with_a_window_gets_the_switches_that_playwright_gives_it(
     tmp_path: Path, surroundings: Surroundings

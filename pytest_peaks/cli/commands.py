@@ -8,6 +8,7 @@ from pytest_peaks import __version__
 from pytest_peaks.cli.doctor import doctor
 from pytest_peaks.cli.install import install
 from pytest_peaks.cli.output import PeaksGroup, version_option
+from pytest_peaks.cli.playwright import playwright
 from pytest_peaks.cli.reap import reap
 
 
@@ -17,5 +18,5 @@ def peaks() -> None:
     """One isolated browser for every worker, with nothing left behind."""
 
 
-for command in (doctor, install, reap):
+for command in (doctor, install, playwright, reap):
     peaks.add_command(command)

@@ -112,7 +112,7 @@ class PeaksGroup(click.Group):
 
 
 def _json_option() -> click.Option:
-    def note(ctx: click.Context, _parameter: click.Parameter, value: bool) -> None:  # noqa: FBT001 - click's
+    def note(ctx: click.Context, _parameter: click.Parameter, value: bool) -> None:
         if value:
             ctx.ensure_object(Printer).as_json = True
 
@@ -124,7 +124,7 @@ def _json_option() -> click.Option:
 def version_option(version: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """``--version`` for the top group."""
 
-    def show(ctx: click.Context, _parameter: click.Parameter, value: bool) -> None:  # noqa: FBT001 - click's
+    def show(ctx: click.Context, _parameter: click.Parameter, value: bool) -> None:
         if value:
             printer = ctx.ensure_object(Printer)
             printer.action = "version"

@@ -168,7 +168,7 @@ def _deal_with_foreign(dirs: ProjectDirs, record: Record, reaped: Reaped, *, rem
 
 
 def _whats_left(record: Record) -> str:
-    browser = record.browser_process
+    browser = record.processes.get("browser")
     if browser is not None and browser.is_alive():
         return f"its browser, process {browser.pid}, could not be ended"
     return f"its profile {record.user_data_dir} could not be removed"

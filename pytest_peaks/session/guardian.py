@@ -7,6 +7,7 @@ sweeps what the run left; a run that ends in order calls it off by dropping its 
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import sys
@@ -28,6 +29,8 @@ BEAT = 0.25
 ORPHAN_GRACE = 3.0
 # How long the guardian stays for workers that outlive their controller: execnet ends them after 15 s.
 ORPHAN_LIMIT = 60.0
+# The browser's output, the MCP server's, the supervisor's.
+LOG_ENDINGS = (".log", ".mcp.log", ".supervisor.log")
 # A browser on a user's own profile gets this long to write it out.
 PROFILE_GRACE = 3.0
 
@@ -87,7 +90,7 @@ def sweep(
         swept.problems = [(problem, registry.set_aside(problem)) for problem in problems]
         swept.profiles = _remove_unrecorded_profiles(dirs, registry)
         with allocating(runtime) as folder:
-            for kind in ("ports", "profiles", "guardians"):
+            for kind in ("ports", "profiles", "guardians", "sessions"):
                 Reservations(folder, kind).drop_dead()
     return swept
 
@@ -101,8 +104,10 @@ def clear(dirs: ProjectDirs, record: Record, *, runtime: Path | None = None) -> 
     # A path from a file is not trusted: only what lies in our own folder counts as ours.
     ours = profile is not None and record.ephemeral and dirs.profiles in profile.parents
     gone = True
-    if record.browser_process is not None:
-        gone = processes.end_tree(record.browser_process, grace=0.0 if record.ephemeral else PROFILE_GRACE)
+    # The browser last: what hangs on it would only complain of its loss.
+    for part in sorted(record.processes, key="browser".__eq__):
+        kept = part == "browser" and not record.ephemeral
+        gone = processes.end_tree(record.processes[part], grace=PROFILE_GRACE if kept else 0.0) and gone
     gone = processes.end_marked(record.session_id, str(profile) if ours else "") and gone
     if not gone:
         return False
@@ -116,9 +121,22 @@ def clear(dirs: ProjectDirs, record: Record, *, runtime: Path | None = None) -> 
         ports.release(record.port, record.session_id, runtime)
     if profile is not None:
         profiles.release(profile, record.session_id, runtime)
-    (dirs.logs / f"{record.session_id}.log").unlink(missing_ok=True)
+    if record.kind == "hosted":
+        release_name(dirs, record.session_id, runtime)
+    for log in (dirs.logs / f"{record.session_id}{ending}" for ending in LOG_ENDINGS):
+        log.unlink(missing_ok=True)
     Registry(dirs.records).remove(record.session_id)
     return True
+
+
+def name_key(dirs: ProjectDirs, session_id: str) -> str:
+    """The key under which the name of a hosted session is reserved; names are the project's own."""
+    return hashlib.sha256(os.fsencode(f"{dirs.base}|{session_id}")).hexdigest()[:32]
+
+
+def release_name(dirs: ProjectDirs, session_id: str, runtime: Path | None = None) -> None:
+    with allocating(runtime) as folder:
+        Reservations(folder, "sessions").drop(name_key(dirs, session_id), session_id)
 
 
 def _remove_session_temp(folder: Path) -> None:
@@ -143,7 +161,9 @@ def _remove_unrecorded_profiles(dirs: ProjectDirs, registry: Registry) -> list[P
     return [
         folder
         for folder in folders
-        if not registry.path_of(folder.name).exists() and profiles.remove_tree(folder, dirs.profiles)
+        if not registry.path_of(folder.name).exists()
+        and not (folder / profiles.KEEP).exists()
+        and profiles.remove_tree(folder, dirs.profiles)
     ]
 
 
@@ -162,13 +182,8 @@ def start(dirs: ProjectDirs, run_uid: str, controller: ProcessIdentity) -> None:
                 "controller": controller.to_json(),
             }
         )
-        # -P and append: nothing in the working directory or beside the package shadows the standard library.
-        package_parent = str(Path(__file__).resolve().parents[2])
-        code = (
-            f"import sys; sys.path.append({package_parent!r}); "
-            "from pytest_peaks.session.guardian import main; main()"
-        )
-        identity = processes.spawn_detached([sys.executable, "-P", "-c", code, arguments], _guardian_env())
+        command = processes.python_command("pytest_peaks.session.guardian", arguments)
+        identity = processes.spawn_detached(command, _guardian_env())
         guardians.take(run_uid, identity, run_uid)
 
 
@@ -194,7 +209,9 @@ def watch(dirs: ProjectDirs, run_uid: str, controller: ProcessIdentity, runtime:
 
     def orphans_hold_sessions() -> bool:
         records, _ = Registry(dirs.records).list()
-        holding = {record.owner for record in records if record.run_uid == run_uid and record.owner.is_alive()}
+        holding = {
+            record.owner for record in records if record.run_uid == run_uid and record.owner.is_alive()
+        }
         orphans.update(holding)
         return bool(holding)
 
@@ -205,9 +222,7 @@ def watch(dirs: ProjectDirs, run_uid: str, controller: ProcessIdentity, runtime:
     processes.wait_until(lambda: not orphans_hold_sessions(), ORPHAN_GRACE, pause=BEAT / 2)
     sweep(dirs, run_uid=run_uid, runtime=runtime, spare_living=False)
     # A worker's own temp dir can go only when it is dead.
-    processes.wait_until(
-        lambda: not any(orphan.is_alive() for orphan in orphans), ORPHAN_LIMIT, pause=BEAT
-    )
+    processes.wait_until(lambda: not any(orphan.is_alive() for orphan in orphans), ORPHAN_LIMIT, pause=BEAT)
     sweep(dirs, run_uid=run_uid, runtime=runtime, spare_living=False)
     with allocating(runtime):
         Reservations(runtime, "guardians").drop(run_uid, run_uid)

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from pytest_peaks.errors import (
     BrowserLostError,
+    ConflictError,
     PortExhaustedError,
     StartFailedError,
 )
@@ -19,6 +20,7 @@ from pytest_peaks.session.paths import ProjectDirs, owner_temp_dir
 from pytest_peaks.session.ports import PortRange
 from pytest_peaks.session.record import Record, now_iso
 from pytest_peaks.session.registry import Registry
+from pytest_peaks.session.reservations import Reservations, allocating
 from pytest_peaks.session.spec import BrowserSpec
 
 # How often a bind may be lost to somebody who does not reserve ports, before that is said.
@@ -38,6 +40,27 @@ class Run:
     slot: int
     worker: str
     controller: ProcessIdentity
+
+
+@dataclass(frozen=True, slots=True)
+class Hosting:
+    """What makes a session a hosted one: a name that is found again, and a port for its MCP server.
+
+    :ivar base: the terminal's id; the session's name, unless `with_port`.
+    :ivar with_port: the name is ``<base>@<port>``: the terminal holds another session.
+    :ivar ports: where its MCP server listens; its Chromium takes a port of the system's choice.
+    :ivar terminal: see ``Record.terminal``.
+    :ivar launch: see ``Record.launch``.
+    """
+
+    base: str
+    with_port: bool
+    ports: PortRange
+    terminal: str = ""
+    launch: str = ""
+
+    def name(self, port: int) -> str:
+        return f"{self.base}@{port}" if self.with_port else self.base
 
 
 class LiveSession:
@@ -92,7 +115,7 @@ class LiveSession:
 class SessionManager:
     """The sessions that this process owns. Safe to release from another thread."""
 
-    def __init__(self, dirs: ProjectDirs, run: Run, port_range: PortRange) -> None:
+    def __init__(self, dirs: ProjectDirs, run: Run | None, port_range: PortRange) -> None:
         self.dirs = dirs
         self.run = run
         self.port_range = port_range
@@ -113,22 +136,29 @@ class SessionManager:
             self._temp = owner_temp_dir(self.owner)
         return self._temp
 
-    def acquire(self, spec: BrowserSpec) -> LiveSession:
+    def acquire(
+        self, spec: BrowserSpec, hosting: Hosting | None = None, *, skip: frozenset[int] = frozenset()
+    ) -> LiveSession:
         """Start a session: reserve, record, spawn, wait until it is ready.
 
+        A hosted one is not marked as ready: its owner does that when all its doors work.
+
+        :param skip: ports not to be tried.
+        :raises ConflictError: a live session has the name of the hosted one.
         :raises PeaksError: it could not be started; nothing of it is left.
         """
         found = browsers.find(spec)
         browsers.check_display(spec)
         self._prepare()
         sandboxed = browsers.sandbox().usable and not self._sandbox_failed
-        lost: set[int] = set()
+        lost = set(skip)
         while True:
-            session = self._begin(spec, found, frozenset(lost))
+            session = self._begin(spec, found, frozenset(lost), hosting)
             try:
                 if spec.own_process:
                     self._spawn(session, sandboxed=sandboxed)
-                self._note(session, status="ready")
+                if hosting is None:
+                    self.note(session, status="ready")
                 return session
             except startup.LostBindError:
                 lost.add(session.record.port)
@@ -154,7 +184,8 @@ class SessionManager:
             if session.released:
                 return True
             session.released = True
-            gone = guardian.clear(self.dirs, session.record)
+            # As on disk: who stops a hosted session may have noted there that its profile is to be kept.
+            gone = guardian.clear(self.dirs, self._registry.read(session.session_id) or session.record)
             if session.spawned is not None:
                 session.spawned.pipe.close()
                 processes.reap_child(session.spawned.identity.pid)
@@ -174,13 +205,14 @@ class SessionManager:
         return gone
 
     def _prepare(self) -> None:
-        """Once, before the first session: folders, the sweep of dead owners, the guardian."""
+        """Once, before the first session: folders, the sweep of dead owners, a run's guardian."""
         if self._prepared:
             return
         self.dirs.create()
         self.swept = guardian.sweep(self.dirs)
         try:
-            guardian.start(self.dirs, self.run.uid, self.run.controller)
+            if self.run is not None:
+                guardian.start(self.dirs, self.run.uid, self.run.controller)
         except OSError as error:
             raise StartFailedError(
                 f"the guardian of this run cannot be started: {error.strerror or error}",
@@ -188,39 +220,53 @@ class SessionManager:
             ) from error
         self._prepared = True
 
-    def _begin(self, spec: BrowserSpec, found: browsers.Found, lost: frozenset[int]) -> LiveSession:
+    def _begin(
+        self, spec: BrowserSpec, found: browsers.Found, lost: frozenset[int], hosting: Hosting | None
+    ) -> LiveSession:
         """Reserve and record a session; its folders are made, nothing is spawned."""
         if self._closed:
             raise BrowserLostError("the run is ending; no new browser is started")
         self._count += 1
-        name = f"r{self.run.uid[:12]}-s{self.run.slot}-{self.owner.pid}-{self._count}"
+        port = 0
+        if hosting is not None:
+            name, port = self._take_name(hosting, lost)
+        elif self.run is not None:
+            name = f"r{self.run.uid[:12]}-s{self.run.slot}-{self.owner.pid}-{self._count}"
+        else:
+            name = f"p{self.owner.pid}-{self.owner.started:x}-{self._count}"
         if spec.user_data_dir is not None:
             profile: Path | None = profiles.check_user_data_dir(spec.user_data_dir, self.dirs.root)
         else:
             profile = self.dirs.profiles / name if spec.needs_profile else None
         record = Record(
             session_id=name,
-            port=0,
+            port=port,
             browser=str(spec.browser),
             user_data_dir=str(profile or ""),
             started_at=now_iso(),
             owner=self.owner,
             ephemeral=spec.user_data_dir is None,
             temp_dir=str(self.temp_dir / str(self._count)),
-            run_uid=self.run.uid,
-            slot=self.run.slot,
-            worker=self.run.worker,
+            run_uid=self.run.uid if self.run else "",
+            slot=self.run.slot if self.run else None,
+            worker=self.run.worker if self.run else "",
+            kind="worker" if hosting is None else "hosted",
+            terminal=hosting.terminal if hosting else "",
+            launch=hosting.launch if hosting else "",
         )
         session = LiveSession(self, spec, found, record)
         self.live.append(session)
         try:
             if profile is not None:
                 profiles.hold(profile, self.owner, name)
-            port = ports.reserve(self.port_range, self.owner, name, skip=lost) if spec.own_process else 0
-            self._note(session, port=port)
+            if spec.own_process and hosting is None:
+                port = ports.reserve(self.port_range, self.owner, name, skip=lost)
+            self.note(session, port=port)
             Path(record.temp_dir).mkdir(mode=0o700)
             if profile is not None and record.ephemeral:
-                profile.mkdir(mode=0o700)
+                # A hosted session's may have been kept for its terminal.
+                profile.mkdir(mode=0o700, exist_ok=hosting is not None)
+                (profile / profiles.KEEP).unlink(missing_ok=True)
         except OSError as error:
             session.release()
             raise StartFailedError(f"the session's folders cannot be made: {error}") from error
@@ -229,7 +275,25 @@ class SessionManager:
             raise
         return session
 
-    def _note(self, session: LiveSession, **changes: object) -> None:
+    def _take_name(self, hosting: Hosting, lost: frozenset[int]) -> tuple[str, int]:
+        """Reserve a port and then the name of a hosted session.
+
+        :raises ConflictError: a live session has that name.
+        """
+        port = ports.reserve(hosting.ports, self.owner, hosting.base, skip=lost)
+        name = hosting.name(port)
+        with allocating() as runtime:
+            names = Reservations(runtime, "sessions")
+            key = guardian.name_key(self.dirs, name)
+            if names.holder(key) is not None:
+                Reservations(runtime, "ports").drop(str(port), hosting.base)
+                raise ConflictError(f"session {name} is being started or is running already")
+            names.take(key, self.owner, name, where=str(self.dirs.base))
+            Reservations(runtime, "ports").take(str(port), self.owner, name)
+        return name, port
+
+    def note(self, session: LiveSession, **changes: object) -> None:
+        """Change the session's record, in memory and on disk."""
         session.record = session.record.with_(**changes)
         self._registry.write(session.record)
 
@@ -240,7 +304,7 @@ class SessionManager:
         log = self.dirs.logs / f"{session.session_id}.log"
         command = browsers.command(
             executable,
-            port=session.record.port,
+            port=0 if session.record.kind == "hosted" else session.record.port,
             user_data_dir=profile,
             headed=session.spec.headed,
             sandboxed=sandboxed,
@@ -257,13 +321,15 @@ class SessionManager:
                 hint="`peaks doctor` says what is wrong",
             ) from error
         identity = session.spawned.identity
-        self._note(session, pid=identity.pid, browser_process=identity)
+        self.note(session, pid=identity.pid, processes={"browser": identity})
         endpoint, port = startup.wait_until_ready(
             str(session.found), identity, log, profile, sandboxed=sandboxed
         )
-        if session.record.port == 0:
+        if session.record.kind == "hosted":
+            port = session.record.port  # that of its MCP server
+        elif session.record.port == 0:
             ports.reserve_exactly(port, self.owner, session.session_id)
-        self._note(session, port=port, endpoints={"cdp": endpoint})
+        self.note(session, port=port, endpoints={"cdp": endpoint})
 
 
 def child_environment(session_id: str, temp_dir: Path) -> Mapping[str, str]:

@@ -227,6 +227,14 @@ def spawn_detached(
     return _identity_of_child(child.pid)
 
 
+def python_command(module: str, argument: str) -> list[str]:
+    """The command line that runs ``main()`` of one of our modules in this Python, with one argument."""
+    # -P and append: nothing in the working directory or beside the package shadows the standard library.
+    package_parent = str(Path(__file__).resolve().parents[2])
+    code = f"import sys; sys.path.append({package_parent!r}); from {module} import main; main()"
+    return [sys.executable, "-P", "-c", code, argument]
+
+
 def reap_child(pid: int) -> int | None:
     """Collect a dead child of ours, so that it is no zombie. Its exit status, if it had one to give."""
     if os.name == "nt":

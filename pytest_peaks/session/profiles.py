@@ -15,6 +15,9 @@ from pytest_peaks.errors import InvalidUserDataDirError, ProfileInUseError
 from pytest_peaks.session.identity import ProcessIdentity
 from pytest_peaks.session.reservations import Reservations, allocating
 
+# In a profile that peaks made and the user wants kept.
+KEEP = ".peaks-keep"
+
 # A dying Chromium may add a file while its profile is being removed; it is gone soon after.
 REMOVE_ATTEMPTS = 20
 REMOVE_PAUSE = 0.05

@@ -21,6 +21,7 @@ LONGEST_PATH = 4096
 LONGEST_NAME = 255
 T = TypeVar("T")
 Status = Literal["starting", "ready", "ending"]
+Kind = Literal["worker", "hosted"]
 
 
 class NewerSchemaError(ValueError):
@@ -38,12 +39,16 @@ class Record:
     """One session as written to ``<terminalId>.json``.
 
     :ivar session_id: file name without its ending; ``terminalId`` in the file.
-    :ivar port: the debugging port on 127.0.0.1; 0 while not known, or where there is none.
+    :ivar port: what clients connect to on 127.0.0.1: a worker's session its debugging port, a hosted
+        one its MCP server's; 0 while not known, or where there is none.
     :ivar pid: the browser's process, None before it is spawned.
     :ivar owner: the process that holds the browser's pipe.
-    :ivar browser_process: identity of `pid`.
+    :ivar processes: what runs in the session, by part: ``browser`` (with the pid `pid`), ``mcp``.
+    :ivar kind: whose it is: a pytest worker's, or a supervisor's.
     :ivar ephemeral: the profile was made for this session and goes with it.
     :ivar run_uid: the pytest run that it belongs to; empty outside of one.
+    :ivar terminal: mark of the terminal that a hosted session belongs to; see ``Terminal.mark``.
+    :ivar launch: what a hosted session was started with, so that another wish can be told from it.
     """
 
     session_id: str
@@ -53,7 +58,7 @@ class Record:
     started_at: str
     owner: ProcessIdentity
     pid: int | None = None
-    browser_process: ProcessIdentity | None = None
+    processes: Mapping[str, ProcessIdentity] = field(default_factory=dict)
     status: Status = "starting"
     ephemeral: bool = True
     temp_dir: str = ""
@@ -61,6 +66,9 @@ class Record:
     slot: int | None = None
     worker: str = ""
     endpoints: Mapping[str, str] = field(default_factory=dict)
+    kind: Kind = "worker"
+    terminal: str = ""
+    launch: str = ""
 
     def with_(self, **changes: Any) -> Record:
         return replace(self, **changes)
@@ -76,13 +84,16 @@ class Record:
             "schema": SCHEMA,
             "status": self.status,
             "owner": self.owner.to_json(),
-            "identities": {"browser": self.browser_process.to_json()} if self.browser_process else {},
+            "identities": {part: identity.to_json() for part, identity in self.processes.items()},
             "endpoints": dict(self.endpoints),
             "ephemeral": self.ephemeral,
             "tempDir": self.temp_dir,
             "runUid": self.run_uid,
             "slot": self.slot,
             "worker": self.worker,
+            "kind": self.kind,
+            "terminal": self.terminal,
+            "launch": self.launch,
         }
 
     @classmethod
@@ -100,7 +111,6 @@ class Record:
         if schema != SCHEMA or type(schema) is not int:
             raise ValueError(f"schema is {schema!r}, not {SCHEMA}")
         identities = _typed(data, "identities", dict)
-        browser = identities.get("browser")
         slot, pid = data.get("slot"), data.get("pid")
         for name, number in (("slot", slot), ("pid", pid)):
             if number is not None and (type(number) is not int or number < 0):
@@ -108,6 +118,9 @@ class Record:
         status = _typed(data, "status", str)
         if status not in get_args(Status):
             raise ValueError(f"status is {status!r}")
+        kind = _typed(data, "kind", str)
+        if kind not in get_args(Kind):
+            raise ValueError(f"kind is {kind!r}")
         port = _typed(data, "port", int)
         if not 0 <= port <= 65535:
             raise ValueError(f"port is {port}")
@@ -122,7 +135,7 @@ class Record:
             started_at=_typed(data, "startedAt", str),
             pid=pid,
             owner=ProcessIdentity.from_json(data.get("owner")),
-            browser_process=ProcessIdentity.from_json(browser) if browser is not None else None,
+            processes={part: ProcessIdentity.from_json(identity) for part, identity in identities.items()},
             status=cast(Status, status),
             ephemeral=_typed(data, "ephemeral", bool),
             temp_dir=_path(data, "tempDir"),
@@ -130,6 +143,9 @@ class Record:
             slot=slot,
             worker=_typed(data, "worker", str),
             endpoints=endpoints,
+            kind=cast(Kind, kind),
+            terminal=_typed(data, "terminal", str),
+            launch=_typed(data, "launch", str),
         )
 
 

@@ -58,10 +58,19 @@ class Reservations:
         noted = self._read(key)
         return None if noted is None or noted[0].state() == "dead" else noted
 
-    def take(self, key: str, owner: ProcessIdentity, session: str) -> None:
-        write_atomically(
-            self._path(key), json.dumps({"schema": 1, "owner": owner.to_json(), "session": session}) + "\n"
-        )
+    def take(self, key: str, owner: ProcessIdentity, session: str, *, where: str = "") -> None:
+        """Note that `owner` holds `key` for `session`, whose project's folder is `where`."""
+        content = {"schema": 1, "owner": owner.to_json(), "session": session, "where": where}
+        write_atomically(self._path(key), json.dumps(content) + "\n")
+
+    def places(self) -> list[str]:
+        """The folders of all live holders, each once."""
+        found = set()
+        for path in self.folder.glob("*.json"):
+            if self.holder(path.stem) is not None:
+                with contextlib.suppress(OSError, ValueError):
+                    found.add(str(json.loads(path.read_text(encoding="utf-8")).get("where", "")))
+        return sorted(found - {""})
 
     def drop(self, key: str, session: str) -> None:
         """Give `key` back if `session` holds it."""

@@ -1,0 +1,172 @@
+"""The hosted sessions of a project: which there are, which of them live, and how one is ended."""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import http.client
+import json
+import socket
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from pytest_peaks.errors import NoSessionError
+from pytest_peaks.hosting.terminals import Terminal
+from pytest_peaks.session import guardian, ports, processes, profiles
+from pytest_peaks.session.paths import ProjectDirs
+from pytest_peaks.session.record import Record
+from pytest_peaks.session.registry import Problem, Registry, write_atomically
+from pytest_peaks.session.reservations import Reservations, allocating
+
+# On loopback an answer takes a millisecond; a browser that does not answer is not waited for.
+PROBE_TIMEOUT = 1.0
+# A supervisor that is told to end takes a tenth of a second; a browser on a user's own profile up to three.
+STOP_WAIT = 8.0
+
+
+@dataclass(frozen=True, slots=True)
+class Hosted:
+    """One hosted session as it is now.
+
+    :ivar alive: its owner lives and its port answers.
+    :ivar starting: its owner lives and it is not ready yet.
+    """
+
+    dirs: ProjectDirs
+    record: Record
+    alive: bool
+    starting: bool
+
+    @property
+    def mcp_url(self) -> str | None:
+        return self.record.endpoints.get("mcp")
+
+    @property
+    def age_seconds(self) -> int:
+        """Whole seconds since its start; never negative."""
+        started = datetime.datetime.fromisoformat(self.record.started_at)
+        return max(0, int((datetime.datetime.now(datetime.UTC) - started).total_seconds()))
+
+    def open_tabs(self) -> int | None:
+        """How many tabs are open; None if the browser does not answer."""
+        endpoint = urlsplit(self.record.endpoints.get("cdp", ""))
+        if not endpoint.port:
+            return None
+        connection = http.client.HTTPConnection("127.0.0.1", endpoint.port, timeout=PROBE_TIMEOUT)
+        try:
+            connection.request("GET", "/json/list")
+            targets = json.loads(connection.getresponse().read())
+            return sum(1 for target in targets if target.get("type") == "page")
+        except (OSError, http.client.HTTPException, ValueError, AttributeError, TypeError):
+            return None
+        finally:
+            connection.close()
+
+
+def look(dirs: ProjectDirs) -> tuple[list[Hosted], list[Problem]]:
+    """The hosted sessions of a project, by port, and files among the records that are none."""
+    records, problems = Registry(dirs.records).list()
+    found = [_probe(dirs, record) for record in records if record.kind == "hosted"]
+    return sorted(found, key=lambda hosted: (hosted.record.port, hosted.record.session_id)), problems
+
+
+def look_everywhere(dirs: ProjectDirs) -> list[Hosted]:
+    """The hosted sessions of this project and of every other one of this user that has a live one."""
+    with allocating() as runtime:
+        places = Reservations(runtime, "sessions").places()
+    found = look(dirs)[0]
+    for place in map(Path, places):
+        if place != dirs.base:
+            found += look(ProjectDirs(place.parent, place))[0]
+    return sorted(found, key=lambda hosted: (hosted.record.port, str(hosted.dirs.base)))
+
+
+def _probe(dirs: ProjectDirs, record: Record) -> Hosted:
+    owned = record.owner.is_alive()
+    starting = owned and record.status == "starting"
+    alive = owned and not starting and _answers(record.port)
+    return Hosted(dirs, record, alive, starting)
+
+
+def _answers(port: int) -> bool:
+    with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), PROBE_TIMEOUT):
+        return True
+    return False
+
+
+def of_terminal(found: Iterable[Hosted], terminal: Terminal) -> list[Hosted]:
+    """Those of one terminal: its first session, and those on further ports."""
+    names = session_names(found, terminal)
+    return [hosted for hosted in found if hosted.record.session_id.partition("@")[0] in names]
+
+
+def session_names(found: Iterable[Hosted], terminal: Terminal) -> set[str]:
+    """The names that a terminal's sessions have: its id, or one that is told apart from an equal one's."""
+    taken = any(
+        hosted.record.session_id.partition("@")[0] == terminal.id and hosted.record.terminal != terminal.mark
+        for hosted in found
+    )
+    # An id that was typed is taken as it is: it may be the distinct one of another terminal.
+    return {terminal.distinct_id} if taken and terminal.raw != terminal.id else {terminal.id}
+
+
+def choose(found: list[Hosted], terminal: Terminal, port: int | None) -> Hosted:
+    """The one session that a user means.
+
+    :raises NoSessionError: there is none, or more than one; lists them.
+    """
+    candidates = [hosted for hosted in found if hosted.record.port == port] if port is not None else []
+    if port is None:
+        candidates = of_terminal(found, terminal)
+        if not candidates and not terminal.certain:
+            # Without a terminal every call has another id.
+            candidates = [hosted for hosted in found if hosted.alive]
+    if len(candidates) == 1:
+        return candidates[0]
+    listed = ", ".join(
+        f"{hosted.record.session_id} on port {hosted.record.port}" for hosted in candidates or found
+    )
+    if not candidates:
+        whose = f"on port {port}" if port is not None else f"of terminal {terminal.id}"
+        raise NoSessionError(
+            f"no playwright session {whose}" + (f"; there are {listed}" if listed else ""),
+            hint="`peaks playwright start` starts one; --terminal or --port names another"
+            if listed
+            else "`peaks playwright start` starts one",
+        )
+    raise NoSessionError(
+        f"more than one session: {listed}", hint="name one with --port or --terminal, or --all"
+    )
+
+
+def stop(hosted: Hosted, *, keep_profile: bool = False) -> bool:
+    """End a hosted session with everything that is its own. True if its port is free afterwards.
+
+    :param keep_profile: the profile that was made for it stays, for the terminal's next session.
+    """
+    dirs, record = hosted.dirs, hosted.record
+    registry = Registry(dirs.records)
+    if keep_profile and record.ephemeral and record.user_data_dir:
+        # Its owner reads the record once more before it ends.
+        write_atomically(Path(record.user_data_dir) / profiles.KEEP, "")
+        record = record.with_(ephemeral=False)
+        registry.write(record)
+    if record.owner.is_alive():
+        processes.end_tree(record.owner, grace=STOP_WAIT)
+    current = registry.read(record.session_id)
+    if current is not None and current.owner == record.owner:
+        guardian.clear(dirs, current)
+    guardian.sweep(dirs, run_uid="")
+    return processes.wait_until(lambda: not ports.is_busy(record.port), PROBE_TIMEOUT)
+
+
+def clear_dead(found: Iterable[Hosted]) -> list[Hosted]:
+    """Clear away sessions whose owner is dead, or whose port no longer answers though its owner lives."""
+    cleared = []
+    for hosted in found:
+        if not hosted.alive and not hosted.starting and hosted.record.owner.state() != "foreign":
+            stop(hosted)
+            cleared.append(hosted)
+    return cleared
