@@ -12,9 +12,9 @@ from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from pytest_peaks.errors import InvalidOptionError
+from pytest_peaks.errors import InvalidNameError, InvalidOptionError
 from pytest_peaks.session.ports import WORKER_PORTS, PortRange
-from pytest_peaks.session.spec import BrowserName, BrowserSpec, Isolation
+from pytest_peaks.session.spec import BrowserName, BrowserSpec, Isolation, McpOptions
 
 if TYPE_CHECKING:
     import pytest
@@ -68,7 +68,27 @@ DEBUG_PORT = Option(
     "launches through Playwright's own pipe, with the Playwright door only. Default: on.",
     command_line=False,
 )
-OPTIONS = (BROWSER, EXECUTABLE, HEADED, ISOLATION, PORTS, DEBUG_PORT)
+MCP_COMMAND = Option(
+    "mcp_command",
+    "Another MCP server, such as 'npx @playwright/mcp'. Default: the one in Playwright's wheel.",
+    "COMMAND",
+)
+REUSE = Option(
+    "reuse",
+    "Keep each worker's browser running for the next run (on, off). Ignored in CI (environment variable CI), "
+    "unless it is 'force'. Default: off.",
+    "on|off|force",
+)
+FRESH = Option("fresh", "End the browsers that --peaks-reuse kept, and start anew.", flag=True)
+ATTACH = Option(
+    "attach",
+    "Run tests in contexts of their own inside a browser that is there: a CDP URL, a Playwright server's URL, or "
+    "the id of a terminal from `peaks playwright ls`.",
+    "URL",
+)
+OPTIONS = (BROWSER, EXECUTABLE, HEADED, ISOLATION, PORTS, REUSE, FRESH, ATTACH, DEBUG_PORT, MCP_COMMAND)
+# What a value that may be left out means.
+REUSE_VALUES = ("on", "off", "force")
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +105,10 @@ class PeaksConfig:
     isolation: Isolation
     ports: PortRange
     debug_port: bool
+    mcp: McpOptions
+    reuse: str
+    fresh: bool
+    attach: str
 
     @property
     def browser_spec(self) -> BrowserSpec:
@@ -99,6 +123,16 @@ def add_options(parser: pytest.Parser) -> None:
         if option.command_line and option.flag:
             group.addoption(
                 option.switch, action="store_true", default=None, dest=option.ini, help=option.help
+            )
+        elif option is REUSE:
+            group.addoption(
+                option.switch,
+                nargs="?",
+                const="on",
+                default=None,
+                dest=option.ini,
+                metavar="force",
+                help=option.help,
             )
         elif option.command_line:
             group.addoption(
@@ -119,7 +153,7 @@ def read(config: pytest.Config) -> PeaksConfig:
             return default
         try:
             return parse(given)
-        except InvalidOptionError as error:
+        except (InvalidOptionError, InvalidNameError) as error:
             raise type(error)(f"{source}: {error.message}", hint=error.hint) from None
 
     return PeaksConfig(
@@ -130,6 +164,11 @@ def read(config: pytest.Config) -> PeaksConfig:
         isolation=value(ISOLATION, lambda text: one_of(Isolation, text, "an isolation"), Isolation.FRESH),
         ports=value(PORTS, PortRange.parse, WORKER_PORTS),
         debug_port=value(DEBUG_PORT, _boolean, True),
+        # Half a second after every action is for pages that a person watches; a test waits for what it wants.
+        mcp=McpOptions(settle=0, command=value(MCP_COMMAND, str, "")),
+        reuse=value(REUSE, _reuse, "off"),
+        fresh=value(FRESH, _boolean, False),
+        attach=value(ATTACH, _attach, ""),
     )
 
 
@@ -168,6 +207,30 @@ def path_from(root: Path, text: str | Path, what: str) -> Path:
         raise InvalidOptionError(
             f"{what} {str(text)!r} begins with the home folder of an unknown user", hint="write the path out"
         ) from None
+
+
+def _reuse(text: str) -> str:
+    if text not in REUSE_VALUES:
+        raise InvalidOptionError(f"{text!r} is not a kind of reuse", hint="choose one of: on, off, force")
+    return text
+
+
+def _attach(text: str) -> str:
+    """A URL, or the id of a terminal."""
+    if "://" not in text:
+        from pytest_peaks.hosting.terminals import check_terminal_id
+
+        return check_terminal_id(text)
+    if not text.startswith(("http://", "https://", "ws://", "wss://")):
+        raise InvalidOptionError(
+            f"{text!r} is no URL to attach to", hint="http://, https://, ws:// or wss://"
+        )
+    return text
+
+
+def give_reuse_its_value(args: list[str]) -> None:
+    """Let ``--peaks-reuse`` stand alone: argparse would take the next word, a test file, for its value."""
+    args[:] = [f"{REUSE.switch}=on" if argument == REUSE.switch else argument for argument in args]
 
 
 def _boolean(text: str) -> bool:

@@ -148,6 +148,20 @@ class McpToolError(PeaksError):
     exit_code = 5
 
 
+class DoorNotDeclaredError(PeaksError):
+    """A test used a door that its session was not opened with."""
+
+    code = "DOOR_NOT_DECLARED"
+    exit_code = 2
+
+
+class WipeFailedError(PeaksError):
+    """A default context could not be blanked."""
+
+    code = "WIPE_FAILED"
+    exit_code = 5
+
+
 class LockTimeoutError(PeaksError):
     """A lock of the user's runtime dir was not free in time."""
 

@@ -13,6 +13,7 @@ from pytest_peaks import state
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, BrowserContext, Page
 
+    from pytest_peaks.doors.mcp import McpClient
     from pytest_peaks.handle import PeaksSession
     from pytest_peaks.owner import Owner, SessionFactory, SessionOpener
 
@@ -27,6 +28,7 @@ BROWSER_FIXTURES = frozenset(
         "peaks_page",
         "peaks_context",
         "peaks_browser",
+        "peaks_mcp",
     }
 )
 
@@ -115,6 +117,12 @@ def peaks_context(request: pytest.FixtureRequest, peaks_session: PeaksSession) -
 def peaks_browser(request: pytest.FixtureRequest, peaks_session: PeaksSession) -> Browser:
     """The browser of ``peaks_page``."""
     return _offer(request, "peaks_browser", peaks_session.browser)
+
+
+@pytest.fixture
+def peaks_mcp(request: pytest.FixtureRequest, peaks_session: PeaksSession) -> McpClient:
+    """An MCP client on this test's session: it sees the tabs, cookies and storage of ``peaks_page``."""
+    return _offer(request, "peaks_mcp", peaks_session.mcp)
 
 
 def _offer(request: pytest.FixtureRequest, name: str, value: T) -> T:

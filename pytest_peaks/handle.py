@@ -3,23 +3,28 @@
 from __future__ import annotations
 
 import contextlib
+import threading
+import time
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING
 from urllib.parse import urljoin
 
 from pytest_peaks.doors.playwright import CLOSE_TIMEOUT, bounded, essence
-from pytest_peaks.errors import BrowserLostError
+from pytest_peaks.errors import BrowserLostError, DoorNotDeclaredError, InvalidOptionError
 from pytest_peaks.session.manager import LiveSession
-from pytest_peaks.session.spec import Isolation, SessionSpec
+from pytest_peaks.session.spec import Door, Isolation, SessionSpec
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, BrowserContext, Page
 
+    from pytest_peaks.doors.mcp import McpClient
     from pytest_peaks.owner import Owner
 
 # A new page takes 0.05 s. This is for a machine that is out of breath; after it the browser is ended.
 OPEN_TIMEOUT = 60.0
+# A tab that another door opened or closed is known here after some milliseconds.
+CATCH_UP_TIMEOUT = 2.0
 
 
 class PeaksSession:
@@ -33,14 +38,20 @@ class PeaksSession:
     :ivar isolation: ``fresh``, ``profile`` or ``browser``.
     """
 
-    def __init__(self, owner: Owner, spec: SessionSpec, live: LiveSession, base_url: str | None) -> None:
+    def __init__(
+        self, owner: Owner, spec: SessionSpec, live: LiveSession, base_url: str | None, *, owns_process: bool
+    ) -> None:
         self._owner = owner
         self._spec = spec
         self._live = live
         self._base_url = base_url
+        self._owns_process = owns_process
         self._browser: Browser | None = None
         self._context: BrowserContext | None = None
         self._page: Page | None = None
+        self._visited = False
+        self._mcp: McpClient | None = None
+        self._first_pages: list[Page] = []
         self._strangers: list[BrowserContext] = []
         self._closed = False
         self.slot: int = live.record.slot or 0
@@ -108,13 +119,54 @@ class PeaksSession:
     @property
     def page(self) -> Page:
         """The session's page; opened on first use, at ``url`` if the marker names one."""
+        context = self.context
         if self._page is None:
-            context = self.context
             with bounded(OPEN_TIMEOUT, self._live.kill, self._owner.door.kill_driver):
                 self._page = context.new_page()
-            if self._spec.url is not None:
-                self._page.goto(urljoin(self._base_url, self._spec.url) if self._base_url else self._spec.url)
+        if self._spec.url is not None and not self._visited:
+            self._visited = True
+            self._page.goto(urljoin(self._base_url, self._spec.url) if self._base_url else self._spec.url)
         return self._page
+
+    @property
+    def mcp(self) -> McpClient:
+        """A client of the MCP server on this session; the server is started on first use.
+
+        :raises DoorNotDeclaredError: neither the fixture ``peaks_mcp`` nor ``doors=("mcp",)`` asks for it.
+        """
+        self._require_open()
+        if Door.MCP not in self._spec.doors:
+            raise DoorNotDeclaredError(
+                f"session {self.name!r} was opened without the MCP door",
+                hint='use the fixture peaks_mcp, or @pytest.mark.peaks_session(doors=("mcp",))',
+            )
+        if self._mcp is None:
+            from pytest_peaks.doors.mcp import McpClient
+
+            url = self._owner.mcp_url(self._live, self._spec.mcp)
+            self._mcp = McpClient(url, after_call=self._catch_up)
+        return self._mcp
+
+    def _catch_up(self) -> None:
+        """Let Playwright see what the other door did: its objects learn of it only during a call.
+
+        The browser is asked for its tabs until ``context.pages`` has as many.
+        """
+        from playwright.sync_api import Error
+
+        context = self._context
+        if threading.get_ident() != self._owner.thread or context is None or not context.pages:
+            return
+        with contextlib.suppress(Error):
+            session = context.new_cdp_session(context.pages[0])
+            own = session.send("Target.getTargetInfo")["targetInfo"].get("browserContextId")
+            deadline = time.monotonic() + CATCH_UP_TIMEOUT
+            while time.monotonic() < deadline:
+                targets = session.send("Target.getTargets")["targetInfos"]
+                tabs = [t for t in targets if t["type"] == "page" and t.get("browserContextId") == own]
+                if len(tabs) == len(context.pages):
+                    break
+            session.detach()
 
     @property
     def is_lost(self) -> bool:
@@ -127,12 +179,14 @@ class PeaksSession:
             return
         self._closed = True
         self._owner.forget(self)
+        if self._mcp is not None:
+            self._mcp.close()
         with (
             contextlib.suppress(Exception),
             bounded(CLOSE_TIMEOUT, self._live.kill, self._owner.door.kill_driver),
         ):
             self._close_contexts()
-        if self._spec.isolation is Isolation.BROWSER:
+        if self._owns_process:
             self._live.release()
 
     def _require_open(self) -> None:
@@ -148,19 +202,44 @@ class PeaksSession:
         """
         from playwright.sync_api import Browser
 
-        if not isinstance(attached, Browser):
-            self._context = attached  # a profile that Playwright launched
-            return
-        self._browser = attached
-        self._strangers = list(self._browser.contexts)
+        if isinstance(attached, Browser):
+            self._browser = attached
+            self._strangers = list(attached.contexts)
+        else:  # a default context that Playwright launched
+            self._browser, self._context = attached.browser, attached
         with bounded(OPEN_TIMEOUT, self._live.kill, self._owner.door.kill_driver):
-            if self._spec.browser.persistent:
-                self._context = self._browser.contexts[0]
-                return
-            options = dict(self._spec.context_options)
-            if self._base_url is not None:
-                options.setdefault("base_url", self._base_url)
-            self._context = self._browser.new_context(**options)
+            if self._context is None:
+                self._context = self._choose_context()
+            self._first_pages = list(self._context.pages)
+            if self._spec.doors:
+                # One tab, so that every door means the same one.
+                self._page = self._context.pages[0] if self._keeps_data else self._wipe()
+
+    @property
+    def _keeps_data(self) -> bool:
+        """Whether what is in the default context is to stay: a kept profile, or a process's first."""
+        return self._spec.browser.persistent or self._spec.browser.by_driver
+
+    def _choose_context(self) -> BrowserContext:
+        assert self._browser is not None, "without one the context is given"
+        if self._spec.browser.persistent or self._spec.doors:
+            if not self._browser.contexts:
+                raise InvalidOptionError(
+                    "the browser that was attached to has no default context",
+                    hint="leave out isolation='profile', or attach over CDP",
+                )
+            return self._browser.contexts[0]
+        options = dict(self._spec.context_options)
+        if self._base_url is not None:
+            options.setdefault("base_url", self._base_url)
+        return self._browser.new_context(**options)
+
+    def _wipe(self) -> Page:
+        from pytest_peaks.doors.wipe import wipe
+
+        assert self._browser is not None, "a default context that is wiped is reached over CDP"
+        assert self._context is not None, "it was chosen before"
+        return wipe(self._browser, self._context)
 
     def _close_contexts(self) -> None:
         if self._browser is not None:
@@ -169,14 +248,25 @@ class PeaksSession:
             for context in self._browser.contexts:
                 if context not in kept:
                     context.close()
-        if self._spec.browser.persistent and self._context is not None:
-            pages = self._context.pages
-            # The first tab stays: a browser without any may end.
-            for page in pages[1:] if self._page is None or pages[0] != self._page else pages:
-                page.close()
+        if self._owns_process:
+            return  # it ends with all that is in it
+        if self._spec.doors and not self._keeps_data:
+            try:
+                self._wipe()
+            except Exception:
+                self._live.kill()  # the next test gets a new browser rather than this one's data
+                raise
+        elif self._spec.browser.persistent and self._context is not None:
+            for page in self._context.pages:
+                if page not in self._first_pages:  # those stay: they are not the test's
+                    page.close()
             self._context.clear_permissions()
-            if self._browser is not None:
-                self._browser.close()  # leaves the browser running: routes and listeners go with the connection
+        if self._uses_own_connection and self._browser is not None:
+            self._browser.close()  # leaves the browser running: routes and listeners go with the connection
+
+    @property
+    def _uses_own_connection(self) -> bool:
+        return self._live.endpoint is not None and bool(self._spec.browser.persistent or self._spec.doors)
 
 
 def lost_message(session: PeaksSession, error: BaseException | None) -> BrowserLostError:

@@ -12,14 +12,16 @@ from typing import Any
 from pytest_peaks.config import PeaksConfig, one_of, path_from
 from pytest_peaks.errors import InvalidOptionError
 from pytest_peaks.session.identity import check_name
-from pytest_peaks.session.spec import BrowserName, Isolation, SessionSpec
+from pytest_peaks.session.spec import BrowserName, Door, Isolation, SessionSpec
 
 NAME = "peaks_session"
 DESCRIPTION = (
-    f"{NAME}(name=None, *, isolation=None, browser=None, user_data_dir=None, url=None, **context_options): "
+    f"{NAME}(name=None, *, isolation=None, browser=None, user_data_dir=None, url=None, doors=(), mcp_caps=(), "
+    "mcp_args=(), **context_options): "
     "the browser session of this test. isolation is 'fresh' (a context of its own in the worker's browser), "
     "'profile' (the worker's kept profile) or 'browser' (a process of its own); user_data_dir is a profile of "
-    "yours, kept; url is where the page is when the test gets it; context_options are those of Playwright's "
+    "yours, kept; url is where the page is when the test gets it; doors=('mcp',) opens an MCP server on the "
+    "session, with mcp_caps and mcp_args; context_options are those of Playwright's "
     "Browser.new_context, such as viewport or locale. On a function, class or module; the closest wins, "
     "context options merge."
 )
@@ -66,7 +68,7 @@ CONTEXT_OPTIONS = frozenset(
         "viewport",
     }
 )
-OWN_ARGUMENTS = ("name", "isolation", "browser", "user_data_dir", "url")
+OWN_ARGUMENTS = ("name", "isolation", "browser", "user_data_dir", "url", "doors", "mcp_caps", "mcp_args")
 
 
 def merge(markers: Iterable[tuple[tuple[Any, ...], Mapping[str, Any]]]) -> dict[str, Any]:
@@ -130,6 +132,19 @@ def build_spec(arguments: Mapping[str, Any], config: PeaksConfig) -> SessionSpec
         )
     if options.get("no_viewport") and options.get("viewport") is not None:
         raise InvalidOptionError("viewport and no_viewport contradict each other", hint="leave one out")
+    doors = frozenset(one_of(Door, door, "a door") for door in _texts(arguments, "doors"))
+    mcp = dataclasses.replace(
+        config.mcp, caps=_texts(arguments, "mcp_caps"), args=_texts(arguments, "mcp_args")
+    )
+    if doors and not browser.own_process:
+        raise InvalidOptionError(
+            f"doors={', '.join(sorted(doors))} needs a Chromium with a debugging port",
+            hint="leave out doors, or use a Chromium and peaks_debug_port = on",
+        )
+    if doors and options:
+        # Options can be given to a default context only where Playwright launches the browser for it.
+        browser = dataclasses.replace(browser, by_driver=True)
+        isolation = Isolation.BROWSER
     if data_dir is not None:
         path = path_from(config.root, data_dir, "user_data_dir")
         browser = dataclasses.replace(browser, user_data_dir=path)
@@ -141,7 +156,18 @@ def build_spec(arguments: Mapping[str, Any], config: PeaksConfig) -> SessionSpec
         isolation=isolation,
         url=url,
         context_options=MappingProxyType(options),
+        doors=doors,
+        mcp=mcp,
     )
+
+
+def _texts(arguments: Mapping[str, Any], key: str) -> tuple[str, ...]:
+    """A tuple of texts; one text alone is taken for one."""
+    given = arguments.get(key, ())
+    values = (given,) if isinstance(given, str) else given
+    if not isinstance(values, list | tuple | set | frozenset) or not all(isinstance(v, str) for v in values):
+        raise InvalidOptionError(f"{key} is {given!r}", hint=f"give a tuple of names: {key}=('…',)")
+    return tuple(values)
 
 
 def _isolation(given: object, data_dir: object, config: PeaksConfig) -> Isolation:

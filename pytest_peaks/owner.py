@@ -3,23 +3,27 @@
 from __future__ import annotations
 
 import contextlib
+import threading
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
 from pytest_peaks import marker
 from pytest_peaks.config import PeaksConfig
-from pytest_peaks.doors.playwright import PlaywrightDoor, essence
+from pytest_peaks.doors.playwright import PlaywrightDoor, bounded, essence
 from pytest_peaks.errors import BrowserLostError, InvalidOptionError, PeaksError
-from pytest_peaks.handle import PeaksSession
+from pytest_peaks.handle import OPEN_TIMEOUT, PeaksSession
 from pytest_peaks.session import processes
-from pytest_peaks.session.manager import LiveSession, Run, SessionManager
+from pytest_peaks.session.manager import LiveSession, Run, SessionManager, child_environment
 from pytest_peaks.session.paths import ProjectDirs, project_root
-from pytest_peaks.session.spec import BrowserSpec, Isolation, SessionSpec
+from pytest_peaks.session.spec import BrowserSpec, Isolation, McpOptions, SessionSpec
 from pytest_peaks.session.watchdog import Watchdog
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, BrowserContext, Playwright
+
+    from pytest_peaks.doors.mcp import McpServer
 
 # A dying browser's connections end before the system calls its process dead: milliseconds, more on a busy machine.
 DYING = 1.0
@@ -33,11 +37,16 @@ class Owner:
         self.run = run
         dirs = ProjectDirs.locate(project_root(config.root))
         self.manager = SessionManager(dirs, run, config.ports)
+        self.thread = threading.get_ident()
+        self.said: list[str] = []
         self.door = PlaywrightDoor(lambda: self.manager.temp_dir, borrow)
         self.handles: list[PeaksSession] = []
         self.used: list[dict[str, Any]] = []
         self._shared: dict[BrowserSpec, LiveSession] = {}
         self._attached: dict[LiveSession, Browser | BrowserContext] = {}
+        self._servers: dict[tuple[str, McpOptions], McpServer] = {}
+        self._wipeable: dict[str, bool] = {}
+        self._ended_kept = False
         self._watchdog: Watchdog | None = None
         if run.controller != self.manager.owner and run.controller.state() == "alive":
             self._watchdog = Watchdog(run.controller, self._orphaned)
@@ -62,11 +71,15 @@ class Owner:
             raise _refused(spec, error) from None
 
     def _open(self, spec: SessionSpec, base_url: str | None) -> PeaksSession:
-        live = self._live(spec)
-        handle = PeaksSession(self, spec, live, base_url)
+        live, own = self._live(spec)
+        handle = PeaksSession(self, spec, live, base_url, owns_process=own)
         self.handles.append(handle)
         try:
-            handle._open(self._attach(live, spec))
+            attached = self._attach(live, spec)
+            if spec.doors and not own and not self._can_be_wiped(live, attached):
+                handle.close()
+                return self._open(replace(spec, isolation=Isolation.BROWSER), base_url)
+            handle._open(attached)
         except BaseException:
             handle.close()
             raise
@@ -95,7 +108,7 @@ class Owner:
         if self._watchdog is not None:
             self._watchdog.stop()
         # The browsers first: nothing that a frozen page could hold up comes before them.
-        for live in list(self.manager.live):
+        for live in [*self.manager.live, *self._shared.values()]:
             live.release()
         for handle in list(self.handles):
             handle.close()
@@ -109,29 +122,136 @@ class Owner:
             "slot": self.run.slot,
             "worker": self.run.worker,
             "browsers": self.used,
+            "said": self.said,
             "swept": [record.session_id for record in swept.ended],
             "set_aside": [f"{problem.path.name}: {problem.reason}" for problem, _ in swept.problems],
         }
 
-    def _live(self, spec: SessionSpec) -> LiveSession:
-        if spec.isolation is Isolation.BROWSER:
-            return self.manager.acquire(spec.browser)
-        key = spec.browser.process_key
+    def mcp_url(self, live: LiveSession, options: McpOptions) -> str:
+        """Where the MCP server of a session listens: a hosted one's own, else one that is started here.
+
+        :raises StartFailedError: it did not start.
+        """
+        hosted = live.record.endpoints.get("mcp")
+        if hosted is not None and options == McpOptions(settle=0):
+            return hosted
+        return self._mcp_server(live, options).url
+
+    def _mcp_server(self, live: LiveSession, options: McpOptions) -> McpServer:
+        """The server with these options on a session; started if there is none.
+
+        :raises StartFailedError: it did not start.
+        """
+        from pytest_peaks.doors import mcp
+
+        server = self._servers.get((live.session_id, options))
+        if server is None or not server.is_alive():
+            assert live.endpoint is not None, "a session with this door has a debugging port"
+            temp = Path(live.record.temp_dir)
+            part = f"mcp{sum(1 for part in live.record.processes if part.startswith('mcp')) or ''}"
+            server = mcp.start(
+                options,
+                mcp.on_endpoint(live.endpoint),
+                port=0,
+                env=child_environment(live.session_id, temp),
+                log=self.manager.dirs.logs / f"{live.session_id}.mcp.log",
+                output_dir=temp / "output",
+            )
+            live.adopt(part, server.spawned)
+            self._servers[live.session_id, options] = server
+        return server
+
+    def _can_be_wiped(self, live: LiveSession, attached: Browser | BrowserContext) -> bool:
+        """Whether a wipe works on a browser; tried out once on each."""
+        if live.session_id not in self._wipeable:
+            from pytest_peaks.doors.wipe import self_test
+
+            browser: Any = attached
+            with bounded(OPEN_TIMEOUT, live.kill, self.door.kill_driver):
+                self._wipeable[live.session_id] = self_test(browser, browser.contexts[0])
+        return self._wipeable[live.session_id]
+
+    def _live(self, spec: SessionSpec) -> tuple[LiveSession, bool]:
+        """The process for a session, and whether it is the session's own."""
+        key = spec.browser
+        taken = spec.doors and any(
+            handle._spec.doors and handle._live is self._shared.get(key) for handle in self.handles
+        )
+        # A process has one default context: two sessions with doors at once need two.
+        if spec.isolation is Isolation.BROWSER or taken:
+            return self.manager.acquire(spec.browser), True
         live = self._shared.get(key)
         if live is not None and not live.is_alive():
             self._discard(live)
             live = None
         if live is None:
-            live = self._shared[key] = self.manager.acquire(spec.browser)
+            live = self._shared[key] = self._start_shared(spec)
+        return live, False
+
+    def _start_shared(self, spec: SessionSpec) -> LiveSession:
+        """The worker's browser: a new one, last run's, or one that is there already, as configured."""
+        config = self.config
+        if config.attach and replace(spec.browser, persistent=False) == config.browser_spec:
+            from pytest_peaks.reuse import attach
+
+            if spec.doors or (spec.browser.persistent and self.run.workers > 1):
+                what = "doors" if spec.doors else "isolation='profile' with more than one worker"
+                raise InvalidOptionError(
+                    f"{what} and --peaks-attach contradict each other: the browser's own context is not this test's",
+                    hint="leave it out: each test then has a context of its own in that browser",
+                )
+            return attach(self.manager, spec.browser, config.attach)
+        if spec.browser != config.browser_spec:
+            return self.manager.acquire(spec.browser)
+        if config.reuse == "off" and not config.fresh:
+            return self.manager.acquire(spec.browser)
+        return self._reused(spec.browser) or self.manager.acquire(spec.browser)
+
+    def _reused(self, spec: BrowserSpec) -> LiveSession | None:
+        from pytest_peaks.reuse import SlotSessions, ignored_in_ci
+
+        slot = SlotSessions(self.manager, self.run.slot, self.said.append)
+        if self.config.fresh and not self._ended_kept:
+            self._ended_kept = True
+            slot.end_unused()
+        if self.config.reuse == "off" or not spec.own_process:
+            return None
+        if ignored_in_ci(self.config.reuse):
+            self.said.append("--peaks-reuse is ignored in CI; --peaks-reuse=force insists")
+            return None
+        self.manager.prepare()
+        live = slot.borrow(spec)
+        if live is not None and not self._blank(live):
+            self.said.append(f"{slot.name} could not be blanked: replaced")
+            live.kill()
+            live.release()
+            live = slot.borrow(spec)
         return live
 
+    def _blank(self, live: LiveSession) -> bool:
+        """Wipe what the last run left in a kept browser; whether that worked."""
+        from playwright.sync_api import Error
+
+        from pytest_peaks.doors.wipe import wipe
+
+        try:
+            browser: Any = self.door.attach(live)
+            with bounded(OPEN_TIMEOUT, live.kill, self.door.kill_driver):
+                for context in browser.contexts[1:]:
+                    context.close()
+                wipe(browser, browser.contexts[0])
+                browser.close()
+        except (Error, PeaksError):
+            return False
+        return True
+
     def _attach(self, live: LiveSession, spec: SessionSpec) -> Browser | BrowserContext:
-        known = self._attached.get(live)
+        known = self._attached.get(live) if not spec.doors else None
         if known is not None and self._is_connected(known):
             return known
-        attached = self.door.attach(live)
-        # A profile gets a connection a test: routes and listeners of one are not the next one's.
-        if not (spec.browser.persistent and live.endpoint is not None):
+        attached = self.door.attach(live, spec.context_options)
+        # A default context gets a connection a test: routes and listeners of one are not the next one's.
+        if not ((spec.browser.persistent or spec.doors) and live.endpoint is not None):
             self._attached[live] = attached
         return attached
 

@@ -17,6 +17,7 @@ from pytest_peaks.fixtures import (  # noqa: F401 - found by pytest in this modu
     _peaks_owner,
     peaks_browser,
     peaks_context,
+    peaks_mcp,
     peaks_page,
     peaks_session,
     peaks_session_factory,
@@ -38,6 +39,11 @@ SCOPE_HINT = (
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     settings.add_options(parser)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_load_initial_conftests(args: list[str]) -> None:
+    settings.give_reuse_its_value(args)
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -234,6 +240,8 @@ def _summary(run_state: state.RunState) -> list[str]:
                 f"slot {report['slot']} ({report['worker']})  {browser['browser']} {browser['version']}".rstrip()
                 + f"  {port}  pid {browser['pid']}  {sessions}"
             )
+    for report in sorted(run_state.reports, key=lambda report: report["slot"] or 0):
+        lines += report.get("said", [])
     swept = sorted({name for report in run_state.reports for name in report.get("swept", [])})
     if swept:
         lines.append(f"cleared away {_plural(len(swept), 'session')} that earlier runs left")

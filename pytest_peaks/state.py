@@ -49,6 +49,15 @@ def arguments_of(item: pytest.Item) -> dict[str, Any]:
     return marker.merge((found.args, found.kwargs) for found in item.iter_markers(marker.NAME))
 
 
+def _with_doors(item: pytest.Item) -> dict[str, Any]:
+    """The arguments of an item's markers, and the doors that its fixtures declare."""
+    arguments = arguments_of(item)
+    if "peaks_mcp" in getattr(item, "fixturenames", ()):
+        declared = arguments.get("doors", ())
+        arguments["doors"] = (*((declared,) if isinstance(declared, str) else declared), "mcp")
+    return arguments
+
+
 def spec_of(item: pytest.Item) -> SessionSpec:
     """What an item's markers ask for; validated at collection.
 
@@ -56,7 +65,7 @@ def spec_of(item: pytest.Item) -> SessionSpec:
     """
     if _SPEC not in item.stash:
         try:
-            item.stash[_SPEC] = marker.build_spec(arguments_of(item), of(item.config).config)
+            item.stash[_SPEC] = marker.build_spec(_with_doors(item), of(item.config).config)
         except PeaksError as error:
             hint = f" ({error.hint})" if error.hint else ""
             raise pytest.UsageError(

@@ -36,7 +36,8 @@ def run_of(config: pytest.Config) -> Run:
     if given is None:
         return Run(uuid.uuid4().hex[:12], 0, "main", ProcessIdentity.of_self())
     worker = str(config.workerinput["workerid"])  # type: ignore[attr-defined]
-    return Run(given["uid"], given["slot"], worker, ProcessIdentity.from_json(given["controller"]))
+    count = int(config.workerinput["workercount"])  # type: ignore[attr-defined]
+    return Run(given["uid"], given["slot"], worker, ProcessIdentity.from_json(given["controller"]), count)
 
 
 class Slots:

@@ -496,7 +496,9 @@ def test_reap_removes_foreign_sessions_only_when_told_to_and_signals_nobody(
         here = ProcessIdentity.of(bystander.pid)
         assert here is not None
         there = elsewhere(here)
-        record = record_of(folder, "far", owner=there, processes={"browser": there}, pid=there.pid, port=21000)
+        record = record_of(
+            folder, "far", owner=there, processes={"browser": there}, pid=there.pid, port=21000
+        )
         surroundings.runtime.mkdir(exist_ok=True)
         with allocating(surroundings.runtime):
             Reservations(surroundings.runtime, "ports").take("21000", there, "far")

@@ -20,15 +20,21 @@ HELLO = """
 """
 
 
-@pytest.mark.parametrize("arguments", [["-p", "no:xdist"], ["-n", "0"], ["-n", "1"], ["-n", "8"]], ids=" ".join)
+@pytest.mark.parametrize(
+    "arguments", [["-p", "no:xdist"], ["-n", "0"], ["-n", "1"], ["-n", "8"]], ids=" ".join
+)
 def test_any_number_of_workers_and_none(project: pytest.Pytester, arguments: list[str]) -> None:
-    project.makepyfile(HELLO + "\n    def test_slot(peaks_page, peaks_slot):\n        assert 0 <= peaks_slot < 8\n")
+    project.makepyfile(
+        HELLO + "\n    def test_slot(peaks_page, peaks_slot):\n        assert 0 <= peaks_slot < 8\n"
+    )
     result = project.runpytest_subprocess(*arguments)
     result.assert_outcomes(passed=2)
     result.stdout.fnmatch_lines(["slot * port *", "nothing left behind"])
 
 
-@pytest.mark.parametrize("arguments", [["--collect-only"], ["--help"], ["--collect-only", "-n2"], ["--markers"]], ids=" ".join)
+@pytest.mark.parametrize(
+    "arguments", [["--collect-only"], ["--help"], ["--collect-only", "-n2"], ["--markers"]], ids=" ".join
+)
 def test_looking_starts_nothing(project: pytest.Pytester, arguments: list[str]) -> None:
     project.makepyfile(HELLO)
     result = project.runpytest_subprocess(*arguments)
@@ -155,7 +161,9 @@ def test_a_checkout_that_cannot_hold_files_uses_the_users_state_dir(
 ) -> None:
     (project.path / ".peaks").write_text("in the way, also for root")
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    project.makepyfile(HELLO + "\n    def test_where(peaks_session):\n        print(peaks_session.user_data_dir)\n")
+    project.makepyfile(
+        HELLO + "\n    def test_where(peaks_session):\n        print(peaks_session.user_data_dir)\n"
+    )
     result = project.runpytest_subprocess("-s")
     result.assert_outcomes(passed=2)
     result.stdout.fnmatch_lines([f"*{tmp_path}/state/peaks/projects/*/_runtime/playwright-userdata/*"])
@@ -175,7 +183,9 @@ def test_a_long_tmpdir_is_solved_not_reported(
 
 
 @pytest.mark.parametrize("value", ["1", "console"])
-def test_pwdebug_without_a_display(project: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, value: str) -> None:
+def test_pwdebug_without_a_display(
+    project: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, value: str
+) -> None:
     monkeypatch.setenv("PWDEBUG", value)
     monkeypatch.delenv("DISPLAY", raising=False)
     project.makepyfile(HELLO)
@@ -304,9 +314,7 @@ def test_without_a_debugging_port(project: pytest.Pytester) -> None:
 def test_two_runs_in_one_project_at_once(project: pytest.Pytester) -> None:
     project.makepyfile(HELLO + "\n    def test_again(peaks_page): peaks_page.goto('about:blank')\n")
     command = [sys.executable, "-m", "pytest", "-n2", "-p", "no:cacheprovider"]
-    runs = [
-        subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=project.path) for _ in range(2)
-    ]
+    runs = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=project.path) for _ in range(2)]
     for run in runs:
         output, _ = run.communicate(timeout=120)
         assert "2 passed" in output, output

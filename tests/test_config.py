@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import operator
 import re
 import sys
 from pathlib import Path
@@ -12,9 +13,9 @@ import pytest
 
 from pytest_peaks import config as settings
 from pytest_peaks.config import OPTIONS, Option, PeaksConfig
-from pytest_peaks.errors import InvalidOptionError
+from pytest_peaks.errors import InvalidNameError, InvalidOptionError
 from pytest_peaks.session.ports import WORKER_PORTS, PortRange
-from pytest_peaks.session.spec import BrowserName, Isolation
+from pytest_peaks.session.spec import BrowserName, BrowserSpec, Isolation
 
 ON_THE_COMMAND_LINE = [option for option in OPTIONS if option.command_line]
 WITH_A_VALUE = [option for option in ON_THE_COMMAND_LINE if not option.flag]
@@ -47,27 +48,41 @@ def read(*, line: dict[str, Any] | None = None, ini: dict[str, Any] | None = Non
     return settings.read(Given(line=line, ini=ini))  # type: ignore[arg-type]
 
 
-VALUES: dict[str, tuple[str, str, str, str]] = {
-    # attribute: on the command line, in the environment, in the ini file; a bad one
-    "browser": ("firefox", "webkit", "msedge", "opera"),
-    "isolation": ("browser", "profile", "browser", "none"),
-    "ports": ("9001-9002", "9003-9004", "9005-9006", "80"),
-    "executable": ("/bin/a", "/bin/b", "/bin/c", "~no-such-user-of-this-machine/x"),
+# What each option is read into, three values of it and, where there is one, a bad one.
+VALUES: dict[str, tuple[str, tuple[str, str, str], str | None]] = {
+    "browser": ("browser", ("firefox", "webkit", "msedge"), "opera"),
+    "executable": ("executable", ("/bin/a", "/bin/b", "/bin/c"), "~no-such-user-of-this-machine/x"),
+    "headed": ("headed", ("True", "False", "True"), "maybe"),
+    "isolation": ("isolation", ("browser", "profile", "browser"), "none"),
+    "ports": ("ports", ("9001-9002", "9003-9004", "9005-9006"), "80"),
+    "debug_port": ("debug_port", ("True", "False", "True"), "maybe"),
+    "mcp_command": ("mcp.command", ("one -a", "two -b", "three -c"), None),
+    "reuse": ("reuse", ("force", "off", "on"), "maybe"),
+    "fresh": ("fresh", ("True", "False", "True"), "maybe"),
+    "attach": ("attach", ("http://127.0.0.1:9222", "ws://host/path", "tty-1"), "ftp://host"),
 }
+KNOWN = [option for option in OPTIONS if option.name in VALUES]
+WITH_A_BAD_VALUE = [option for option in KNOWN if VALUES[option.name][2] is not None]
 
 
-@pytest.mark.parametrize("option", WITH_A_VALUE, ids=lambda option: option.name)
+def test_every_option_is_tried() -> None:
+    assert set(VALUES) == {option.name for option in OPTIONS}
+
+
+@pytest.mark.parametrize("option", KNOWN, ids=lambda option: option.name)
 def test_the_command_line_wins_over_the_environment_and_that_over_the_ini_file(
     option: Option, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    on_line, in_env, in_ini, _ = VALUES[option.name]
+    attribute, (on_line, in_env, in_ini), _ = VALUES[option.name]
+    value = operator.attrgetter(attribute)
     ini, line = {option.ini: in_ini}, {option.ini: on_line}
-    assert str(getattr(read(ini=ini), option.name)) == in_ini
+    assert str(value(read(ini=ini))) == in_ini
     monkeypatch.setenv(option.env, in_env)
-    assert str(getattr(read(ini=ini), option.name)) == in_env
-    assert str(getattr(read(ini=ini, line=line), option.name)) == on_line
+    assert str(value(read(ini=ini))) == in_env
+    if option.command_line:
+        assert str(value(read(ini=ini, line=line))) == on_line
     monkeypatch.setenv(option.env, "")
-    assert str(getattr(read(ini=ini), option.name)) == in_ini, "an empty variable counts as not set"
+    assert str(value(read(ini=ini))) == in_ini, "an empty variable counts as not set"
 
 
 def test_a_flag_can_be_taken_back_by_the_environment_but_not_by_the_ini_file(
@@ -88,15 +103,11 @@ def test_on_and_off_are_read_in_any_usual_spelling(text: str, means: bool) -> No
 
 
 def test_without_any_of_them_the_defaults_hold() -> None:
-    assert read() == PeaksConfig(
-        root=Path("/project"),
-        browser=BrowserName.CHROMIUM,
-        executable=None,
-        headed=False,
-        isolation=Isolation.FRESH,
-        ports=WORKER_PORTS,
-        debug_port=True,
-    )
+    found = read()
+    assert found.root == Path("/project")
+    assert found.browser_spec == BrowserSpec()
+    assert (found.isolation, found.ports) == (Isolation.FRESH, WORKER_PORTS)
+    assert (found.headed, found.debug_port, found.executable) == (False, True, None)
 
 
 def test_pwdebug_shows_the_window_only_where_there_is_a_display(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -116,14 +127,15 @@ def test_relative_executables_start_at_the_root_and_a_tilde_is_the_home_folder()
 
 @pytest.mark.parametrize(
     ("option", "spelling"),
-    [(option, spelling) for option in OPTIONS for spelling in ("env", "ini")]
-    + [(option, "line") for option in WITH_A_VALUE],
+    [(option, spelling) for option in WITH_A_BAD_VALUE for spelling in ("env", "ini")]
+    + [(option, "line") for option in WITH_A_BAD_VALUE if option in WITH_A_VALUE],
     ids=lambda part: getattr(part, "name", part),
 )
 def test_a_bad_value_is_named_by_the_spelling_it_was_given_in(
     option: Option, spelling: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    bad = VALUES[option.name][3] if option.name in VALUES else "maybe"
+    bad = VALUES[option.name][2]
+    assert bad is not None
     given: dict[str, dict[str, Any]] = {spelling: {option.ini: bad}}
     if spelling == "env":
         monkeypatch.setenv(option.env, bad)
@@ -134,6 +146,14 @@ def test_a_bad_value_is_named_by_the_spelling_it_was_given_in(
     assert caught.value.message.startswith(f"{name}: ")
     assert repr(bad) in caught.value.message
     assert caught.value.hint
+
+
+@pytest.mark.parametrize("text", ["ftp://host", "../other", "two words", "file:///etc"])
+def test_what_is_neither_a_url_nor_a_terminal_is_nothing_to_attach_to(text: str) -> None:
+    with pytest.raises((InvalidOptionError, InvalidNameError)) as caught:
+        read(line={"peaks_attach": text})
+    assert caught.value.message.startswith("--peaks-attach: ")
+    assert repr(text) in caught.value.message
 
 
 # On the outside

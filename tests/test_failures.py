@@ -39,7 +39,10 @@ WRONG_MARKERS = {
     "isolation='fresh', user_data_dir='d'": ("isolation='fresh' and user_data_dir contradict", "leave out"),
     "isolation='profile', locale='de-DE'": ("locale: a profile's own context", "leave them out"),
     "user_data_dir='d', viewport=None": ("viewport: a profile's own context", "leave them out"),
-    "no_viewport=True, viewport={'width': 1, 'height': 1}": ("viewport and no_viewport contradict", "leave one out"),
+    "no_viewport=True, viewport={'width': 1, 'height': 1}": (
+        "viewport and no_viewport contradict",
+        "leave one out",
+    ),
     "'a', 'b'": ("2 positional arguments", "by name"),
     "'a', name='b'": ("name is given twice", "once"),
 }
@@ -49,7 +52,9 @@ WRONG_MARKERS = {
 def test_a_wrong_marker_is_a_usage_error_naming_test_and_argument(
     project: pytest.Pytester, arguments: str
 ) -> None:
-    project.makepyfile(f"import pytest\n@pytest.mark.peaks_session({arguments})\ndef test_it(peaks_page): pass")
+    project.makepyfile(
+        f"import pytest\n@pytest.mark.peaks_session({arguments})\ndef test_it(peaks_page): pass"
+    )
     what, hint = WRONG_MARKERS[arguments]
     result = project.runpytest_subprocess("--collect-only")
     assert result.ret == pytest.ExitCode.USAGE_ERROR
@@ -57,7 +62,9 @@ def test_a_wrong_marker_is_a_usage_error_naming_test_and_argument(
 
 
 def test_a_wrong_marker_is_reported_under_xdist_too(project: pytest.Pytester) -> None:
-    project.makepyfile("import pytest\n@pytest.mark.peaks_session(isolatoin='fresh')\ndef test_it(peaks_page): pass")
+    project.makepyfile(
+        "import pytest\n@pytest.mark.peaks_session(isolatoin='fresh')\ndef test_it(peaks_page): pass"
+    )
     result = project.runpytest_subprocess("-n2")
     assert result.ret not in (0, pytest.ExitCode.NO_TESTS_COLLECTED)
     result.stdout.fnmatch_lines(["*::test_it: *unknown argument 'isolatoin'*did you mean 'isolation'*"])
@@ -114,7 +121,9 @@ def test_a_browser_that_is_not_installed_comes_with_the_command_that_installs_it
     project.makepyfile(HELLO)
     result = project.runpytest_subprocess("--peaks-browser", browser)
     result.assert_outcomes(errors=1)
-    result.stdout.fnmatch_lines([f"BROWSER_NOT_FOUND: no {browser} on this machine; looked for *", f"hint: run `{command}`*"])
+    result.stdout.fnmatch_lines(
+        [f"BROWSER_NOT_FOUND: no {browser} on this machine; looked for *", f"hint: run `{command}`*"]
+    )
 
 
 def test_no_chromium_at_all(
@@ -130,7 +139,9 @@ def test_no_chromium_at_all(
     project.makepyfile(HELLO)
     result = project.runpytest_subprocess()
     result.assert_outcomes(errors=1)
-    result.stdout.fnmatch_lines(["BROWSER_NOT_FOUND: no chromium *looked for */nowhere/chromium*", "hint: run `peaks install`*"])
+    result.stdout.fnmatch_lines(
+        ["BROWSER_NOT_FOUND: no chromium *looked for */nowhere/chromium*", "hint: run `peaks install`*"]
+    )
 
 
 def test_a_browser_that_exits_is_quoted(project: pytest.Pytester) -> None:
@@ -193,7 +204,8 @@ os.execv("CHROMIUM", ["CHROMIUM", *sys.argv[1:]])
         python=True,
     )
     project.makepyfile(
-        HELLO + f"\n    def test_port(peaks_session): assert peaks_session.port == {surroundings.ports.start + 1}\n"
+        HELLO
+        + f"\n    def test_port(peaks_session): assert peaks_session.port == {surroundings.ports.start + 1}\n"
     )
     project.runpytest_subprocess(option).assert_outcomes(passed=2)
 

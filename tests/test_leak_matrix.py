@@ -216,8 +216,8 @@ def test_nothing_is_left_of_a_run_that_ends_by_itself(
 # --- Signals from outside, while a test hangs in every worker with an open page.
 
 HANGING = """
-    import signal, time, pytest
-    from conftest import wait_for, write, SEEN
+    import os, signal, time, pytest
+    from conftest import SEEN, wait_for, write
 
     @pytest.mark.parametrize("number", range({tests}))
     def test_hangs(here, peaks_page, worker_id, number):
@@ -234,6 +234,14 @@ SLOW_TO_END = """
         finally:
             write(f"ending-{worker_id}")
             time.sleep(60)
+"""
+SIGNALLED_AGAIN = """
+        try:
+            time.sleep(60)
+        finally:
+            os.kill(os.getpid(), signal.SIGTERM)
+            if worker_id != "master":
+                os.kill(os.getppid(), signal.SIGTERM)
 """
 UNTIL_TOLD = 'wait_for(SEEN / "go")'
 
@@ -305,7 +313,7 @@ def test_sigterm_that_comes_twice_for_one_request_still_ends_the_run_in_order(
     project: pytest.Pytester, surroundings: Surroundings, workers: str
 ) -> None:
     """As from `timeout`, which signals its child and then the child's group."""
-    hanging(project, workers)
+    hanging(project, workers, SIGNALLED_AGAIN)
     with driven(project, "-n", number_of(workers)) as run:
         run.here(*WORKERS[workers])
         run.send(signal.SIGTERM)
@@ -313,6 +321,7 @@ def test_sigterm_that_comes_twice_for_one_request_still_ends_the_run_in_order(
         assert run.end() == 128 + signal.SIGTERM, run.output
         surroundings.assert_clean(project.path, within=run.rest_of(PROMISED))
         assert NOTHING_LEFT in run.output, run.output
+        assert "worker crashed" not in run.output
 
 
 @pytest.mark.parametrize("workers", WORKERS)

@@ -41,7 +41,9 @@ def test_each_worker_has_its_own_slot_port_profile_and_process(
     result.assert_outcomes(passed=8)
     by_worker: dict[object, set[tuple[object, ...]]] = {}
     for fact in facts(project):
-        by_worker.setdefault(fact["worker"], set()).add((fact["slot"], fact["port"], fact["pid"], fact["profile"]))
+        by_worker.setdefault(fact["worker"], set()).add(
+            (fact["slot"], fact["port"], fact["pid"], fact["profile"])
+        )
     assert all(len(seen) == 1 for seen in by_worker.values()), "a worker changed its browser between tests"
     seen = [next(iter(values)) for values in by_worker.values()]
     for position, what in enumerate(("slot", "port", "process", "profile")):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import inspect
 from pathlib import Path
 from typing import Any
@@ -11,27 +12,33 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from pytest_peaks import marker
-from pytest_peaks.config import PeaksConfig
+from pytest_peaks.config import OPTIONS, PeaksConfig, read
 from pytest_peaks.errors import InvalidNameError, InvalidOptionError
 from pytest_peaks.marker import CONTEXT_OPTIONS, OWN_ARGUMENTS, build_spec, merge
-from pytest_peaks.session.ports import WORKER_PORTS
 from pytest_peaks.session.spec import BrowserName, BrowserSpec, Isolation
 
 quick = settings(deadline=None, max_examples=300, database=None)
 ROOT = Path("/project")
 
 
+class Nothing:
+    """A stand-in for pytest's config in which nothing was given."""
+
+    rootpath = ROOT
+
+    def getoption(self, _name: str, default: Any = None) -> Any:
+        return default
+
+    def getini(self, _name: str) -> Any:
+        return ""
+
+
 def configured(**changes: Any) -> PeaksConfig:
-    values: dict[str, Any] = {
-        "root": ROOT,
-        "browser": BrowserName.CHROMIUM,
-        "executable": None,
-        "headed": False,
-        "isolation": Isolation.FRESH,
-        "ports": WORKER_PORTS,
-        "debug_port": True,
-    }
-    return PeaksConfig(**{**values, **changes})
+    with pytest.MonkeyPatch.context() as patch:
+        for option in OPTIONS:
+            patch.delenv(option.env, raising=False)
+        patch.delenv("PWDEBUG", raising=False)
+        return dataclasses.replace(read(Nothing()), **changes)  # type: ignore[arg-type]
 
 
 CONFIG = configured()
@@ -196,6 +203,12 @@ def test_an_argument_like_none_is_answered_with_what_there_is() -> None:
         ({"user_data_dir": ""}, ["user_data_dir is ''"]),
         ({"user_data_dir": 5}, ["user_data_dir is 5"]),
         ({"user_data_dir": "~no-such-user-of-this-machine/x"}, ["user_data_dir", "no-such-user"]),
+        ({"doors": ("opera",)}, ["'opera' is not a door", "mcp"]),
+        ({"doors": 5}, ["doors is 5"]),
+        ({"doors": [5]}, ["doors is [5]"]),
+        ({"mcp_caps": [None]}, ["mcp_caps is [None]"]),
+        ({"mcp_args": {"a": 1}}, ["mcp_args is {'a': 1}"]),
+        ({"doors": "mcp", "browser": "firefox"}, ["doors=mcp", "Chromium"]),
         ({"viewport": {"width": 1, "height": 1}, "no_viewport": True}, ["viewport and no_viewport"]),
         ({"user_data_dir": "x", "isolation": "fresh"}, ["isolation='fresh'", "user_data_dir", "contradict"]),
         ({"isolation": "profile", "locale": "de", "viewport": None}, ["locale, viewport", "context options"]),
@@ -233,19 +246,21 @@ values = st.recursive(
 )
 likely = st.sampled_from(
     [
-        "admin",
-        "fresh",
-        "profile",
-        "browser",
-        "chromium",
-        "firefox",
-        "~",
-        "~x/y",
-        "/",
-        "a\0b",
-        "/login",
-        True,
-        None,
+        *(
+            "admin",
+            "fresh",
+            "profile",
+            "browser",
+            "chromium",
+            "firefox",
+            "mcp",
+            "~",
+            "~x/y",
+            "/",
+            "a\0b",
+            "/login",
+        ),
+        *(True, None, ("mcp",)),
     ]
 )
 arguments = st.dictionaries(

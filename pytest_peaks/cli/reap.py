@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pytest_peaks.session.paths import ProjectDirs
     from pytest_peaks.session.record import Record
 
-KINDS = ("ports", "profiles", "guardians")
+KINDS = ("ports", "profiles", "guardians", "sessions")
 
 
 @dataclass
@@ -158,7 +158,7 @@ def _deal_with_foreign(dirs: ProjectDirs, record: Record, reaped: Reaped, *, rem
         )
         return
     # From a host one sees into its containers: such a browser is alive, and not ours to end.
-    seen = [process.pid for process in processes.marked(record.session_id, record.user_data_dir)]
+    seen = [process.pid for process in processes.marked(record.mark, record.user_data_dir)]
     if seen:
         reaped.left.append((record.session_id, f"its browser is alive (processes {seen})"))
     elif guardian.clear(dirs, record):

@@ -16,7 +16,7 @@ import os
 import re
 import shlex
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -26,6 +26,7 @@ from pytest_peaks import __version__
 from pytest_peaks.errors import McpFailedError, McpToolError, StartFailedError
 from pytest_peaks.session import processes
 from pytest_peaks.session.identity import ProcessIdentity
+from pytest_peaks.session.spec import McpOptions
 from pytest_peaks.session.startup import LostBindError, log_tail
 
 # Listening after 0.5 s on an idle machine.
@@ -42,32 +43,18 @@ _LISTENING = re.compile(r"Listening on (http://\S+?)/?\s", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
-class McpOptions:
-    """How a server is to be started.
-
-    :ivar caps: capabilities beyond the core, such as ``vision``, ``pdf``, ``storage``.
-    :ivar args: further arguments of the server, as they are.
-    :ivar settle: how long an action waits for what it set off, in milliseconds.
-    :ivar command: another server's command line, for example ``npx @playwright/mcp``; empty for the bundled one.
-    """
-
-    caps: tuple[str, ...] = ()
-    args: tuple[str, ...] = ()
-    settle: int = 500
-    command: str = ""
-
-
-@dataclass(frozen=True, slots=True)
 class McpServer:
     """A running server.
 
     :ivar url: where clients connect, as the server printed it (its Host check knows that name).
-    :ivar pipe: its stdin; when the owner closes it or dies, the server ends.
+    :ivar spawned: its process, and its stdin: when the owner closes that or dies, the server ends.
     """
 
-    identity: ProcessIdentity
+    spawned: processes.Spawned
     url: str
-    pipe: processes.OwnerPipe
+
+    def is_alive(self) -> bool:
+        return self.spawned.identity.is_alive()
 
 
 def driver_command() -> list[str]:
@@ -166,7 +153,7 @@ def start(
         processes.end_tree(spawned.identity, grace=0.0)
         processes.reap_child(spawned.identity.pid)
         raise
-    return McpServer(spawned.identity, url, spawned.pipe)
+    return McpServer(spawned, url)
 
 
 def server_environment(options: McpOptions, env: Mapping[str, str]) -> dict[str, str]:
@@ -240,10 +227,17 @@ class McpClient:
 
     So it works while Playwright's sync API is in use. It posts and never opens the server's stream,
     so that it is not pinged, and can sit in a debugger for as long as it likes.
+
+    :param url: the server's, as it printed it.
+    :param timeout: seconds that one answer may take.
+    :param after_call: called after every tool call.
     """
 
-    def __init__(self, url: str, *, timeout: float = CALL_TIMEOUT) -> None:
+    def __init__(
+        self, url: str, *, timeout: float = CALL_TIMEOUT, after_call: Callable[[], None] | None = None
+    ) -> None:
         self.url = url
+        self._after_call = after_call
         self._timeout = timeout
         self._session: str | None = None
         self._ids = itertools.count(1)
@@ -281,6 +275,8 @@ class McpClient:
         :raises McpFailedError: the server is gone, or refuses the request.
         """
         answer = self._request("tools/call", {"name": tool, "arguments": arguments})
+        if self._after_call is not None:
+            self._after_call()
         parts = answer.get("content") or []
         text = "\n".join(part.get("text", "") for part in parts if part.get("type") == "text")
         if answer.get("isError"):

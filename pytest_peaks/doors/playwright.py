@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import http.client
+import json
 import os
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +17,7 @@ from pytest_peaks.session.identity import ProcessIdentity
 from pytest_peaks.session.manager import LiveSession, child_environment
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser, BrowserContext, Playwright
+    from playwright.sync_api import Browser, BrowserContext, BrowserType, Playwright
 
 # Attaching takes 0.05 s; this is for a machine that starts eight browsers at once.
 ATTACH_TIMEOUT = 30.0
@@ -90,19 +92,24 @@ class PlaywrightDoor:
         self._driver = new[0] if len(new) == 1 else None
         return self._playwright
 
-    def attach(self, session: LiveSession) -> Browser | BrowserContext:
+    def attach(
+        self, session: LiveSession, context_options: Mapping[str, Any] | None = None
+    ) -> Browser | BrowserContext:
         """Connect to a session. The default context itself where Playwright launches a profile.
 
+        :param context_options: for the default context of a browser that the driver is to launch.
         :raises BrowserLostError: the browser does not answer.
         """
         playwright = self.playwright()
         from playwright.sync_api import Error
 
         if session.endpoint is None:
-            return self._launch(session, playwright)
+            return self._launch(session, playwright, context_options or {})
         try:
             # The WebSocket URL and not the HTTP one: that would go through HTTP_PROXY.
             with bounded(ATTACH_TIMEOUT, session.kill, self.kill_driver):
+                if _is_playwright_server(session.endpoint):
+                    return playwright.chromium.connect(session.endpoint, timeout=ATTACH_TIMEOUT * 1000)
                 return playwright.chromium.connect_over_cdp(session.endpoint, timeout=ATTACH_TIMEOUT * 1000)
         except Error as error:
             raise BrowserLostError(
@@ -110,7 +117,9 @@ class PlaywrightDoor:
                 hint="`peaks doctor` says what is wrong with this machine",
             ) from None
 
-    def _launch(self, session: LiveSession, playwright: Playwright) -> Browser | BrowserContext:
+    def _launch(
+        self, session: LiveSession, playwright: Playwright, context_options: Mapping[str, Any]
+    ) -> Browser | BrowserContext:
         """Let Playwright launch the browser through its own pipe."""
         from playwright.sync_api import Error
 
@@ -124,12 +133,15 @@ class PlaywrightDoor:
             options["executable_path"] = session.found.executable
         if spec.browser.is_chromium:
             options["chromium_sandbox"] = browsers.sandbox().usable
+        if spec.by_driver:
+            options["args"] = [f"--remote-debugging-port={session.record.port}"]
+        launched: Browser | BrowserContext
         try:
             with bounded(ATTACH_TIMEOUT, self.kill_driver):
-                if spec.persistent:
-                    launched: Browser | BrowserContext = kind.launch_persistent_context(
-                        session.user_data_dir, **options
-                    )
+                if spec.by_driver:
+                    launched = self._launch_with_options(session, kind, {**options, **context_options})
+                elif spec.persistent:
+                    launched = kind.launch_persistent_context(session.user_data_dir, **options)
                 else:
                     launched = kind.launch(**options)
         except Error as error:
@@ -138,6 +150,17 @@ class PlaywrightDoor:
                 hint="`peaks doctor` says what is wrong with this machine",
             ) from None
         return launched
+
+    def _launch_with_options(
+        self, session: LiveSession, kind: BrowserType, options: dict[str, Any]
+    ) -> BrowserContext:
+        """A browser whose default context has options, and which has a debugging port for other doors."""
+        state = options.pop("storage_state", None)
+        context = kind.launch_persistent_context(str(session.user_data_dir), **options)
+        if state is not None:
+            context.set_storage_state(state)
+        session.found_running(_cdp_endpoint(session.record.port))
+        return context
 
     def kill_driver(self) -> None:
         if self._driver is not None:
@@ -151,6 +174,27 @@ class PlaywrightDoor:
         with contextlib.suppress(Exception), bounded(STOP_TIMEOUT, self.kill_driver):
             playwright.stop()
         self.kill_driver()
+
+
+def _is_playwright_server(url: str) -> bool:
+    """Whether a WebSocket URL is a Playwright server's; a browser's has ``/devtools/`` in its path."""
+    return url.startswith(("ws://", "wss://")) and "/devtools/" not in url
+
+
+def _cdp_endpoint(port: int) -> str:
+    """The WebSocket URL of the browser on a debugging port.
+
+    :raises BrowserLostError: nothing on that port answers like one.
+    """
+    # http.client and not urllib: a proxy in the environment is not for loopback.
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=CLOSE_TIMEOUT)
+    try:
+        connection.request("GET", "/json/version")
+        return str(json.loads(connection.getresponse().read())["webSocketDebuggerUrl"])
+    except (OSError, http.client.HTTPException, ValueError, KeyError) as error:
+        raise BrowserLostError(f"the browser does not answer on port {port}: {error}") from None
+    finally:
+        connection.close()
 
 
 def essence(error: BaseException) -> str:

@@ -6,13 +6,15 @@ import contextlib
 import datetime
 import http.client
 import json
+import os
 import socket
+import struct
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from pytest_peaks.errors import NoSessionError
+from pytest_peaks.errors import NoSessionError, ReapIncompleteError
 from pytest_peaks.hosting.terminals import Terminal
 from pytest_peaks.session import guardian, ports, processes, profiles
 from pytest_peaks.session.paths import ProjectDirs
@@ -32,37 +34,58 @@ class Hosted:
 
     :ivar alive: its owner lives and its port answers.
     :ivar starting: its owner lives and it is not ready yet.
+    :ivar elsewhere: its owner is on another host or in another container, and cannot be seen from here.
     """
 
     dirs: ProjectDirs
     record: Record
     alive: bool
     starting: bool
+    elsewhere: bool
 
     @property
     def mcp_url(self) -> str | None:
         return self.record.endpoints.get("mcp")
 
     @property
-    def age_seconds(self) -> int:
-        """Whole seconds since its start; never negative."""
-        started = datetime.datetime.fromisoformat(self.record.started_at)
-        return max(0, int((datetime.datetime.now(datetime.UTC) - started).total_seconds()))
+    def name(self) -> str:
+        return self.record.session_id
+
+    @property
+    def base(self) -> str:
+        """Its name without the port that tells a terminal's further sessions apart."""
+        return self.name.partition("@")[0]
+
+    @property
+    def state(self) -> str:
+        return next((word for word in ("alive", "starting", "elsewhere") if getattr(self, word)), "dead")
+
+    @property
+    def age_seconds(self) -> int | None:
+        """Whole seconds since its start, never negative; None if its record does not tell."""
+        with contextlib.suppress(ValueError, TypeError, OverflowError):
+            started = datetime.datetime.fromisoformat(self.record.started_at)
+            return max(0, int((datetime.datetime.now(datetime.UTC) - started).total_seconds()))
+        return None
 
     def open_tabs(self) -> int | None:
         """How many tabs are open; None if the browser does not answer."""
-        endpoint = urlsplit(self.record.endpoints.get("cdp", ""))
-        if not endpoint.port:
-            return None
-        connection = http.client.HTTPConnection("127.0.0.1", endpoint.port, timeout=PROBE_TIMEOUT)
+        connection = None
         try:
-            connection.request("GET", "/json/list")
+            port = urlsplit(self.record.endpoints.get("cdp", "")).port
+            if not port:
+                return None
+            connection = http.client.HTTPConnection("127.0.0.1", port, timeout=PROBE_TIMEOUT)
+            connection.connect()
+            _leave_no_trace(connection.sock)
+            connection.request("GET", "/json/list", headers={"Connection": "keep-alive"})
             targets = json.loads(connection.getresponse().read())
             return sum(1 for target in targets if target.get("type") == "page")
         except (OSError, http.client.HTTPException, ValueError, AttributeError, TypeError):
             return None
         finally:
-            connection.close()
+            if connection is not None:
+                connection.close()
 
 
 def look(dirs: ProjectDirs) -> tuple[list[Hosted], list[Problem]]:
@@ -84,54 +107,61 @@ def look_everywhere(dirs: ProjectDirs) -> list[Hosted]:
 
 
 def _probe(dirs: ProjectDirs, record: Record) -> Hosted:
-    owned = record.owner.is_alive()
-    starting = owned and record.status == "starting"
-    alive = owned and not starting and _answers(record.port)
-    return Hosted(dirs, record, alive, starting)
+    state = record.owner.state()
+    starting = state == "alive" and record.status == "starting"
+    alive = state == "alive" and not starting and _answers(record.port)
+    return Hosted(dirs, record, alive, starting, state == "foreign")
 
 
 def _answers(port: int) -> bool:
-    with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), PROBE_TIMEOUT):
+    with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), PROBE_TIMEOUT) as probe:
+        _leave_no_trace(probe)
         return True
     return False
 
 
-def of_terminal(found: Iterable[Hosted], terminal: Terminal) -> list[Hosted]:
-    """Those of one terminal: its first session, and those on further ports."""
-    names = session_names(found, terminal)
-    return [hosted for hosted in found if hosted.record.session_id.partition("@")[0] in names]
-
-
-def session_names(found: Iterable[Hosted], terminal: Terminal) -> set[str]:
-    """The names that a terminal's sessions have: its id, or one that is told apart from an equal one's."""
-    taken = any(
-        hosted.record.session_id.partition("@")[0] == terminal.id and hosted.record.terminal != terminal.mark
-        for hosted in found
+def _leave_no_trace(probe: socket.socket) -> None:
+    """End a connection without TIME_WAIT, which an idle clock would take for a client's visit."""
+    probe.setsockopt(
+        socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("hh" if os.name == "nt" else "ii", 1, 0)
     )
-    # An id that was typed is taken as it is: it may be the distinct one of another terminal.
-    return {terminal.distinct_id} if taken and terminal.raw != terminal.id else {terminal.id}
 
 
-def choose(found: list[Hosted], terminal: Terminal, port: int | None) -> Hosted:
+def of_terminal(found: Iterable[Hosted], terminal: Terminal) -> list[Hosted]:
+    """Those of one terminal: its first session, and those on further ports, by port."""
+    return [
+        hosted
+        for hosted in found
+        if hosted.record.terminal == terminal.mark
+        or (terminal.typed and terminal.id in (hosted.name, hosted.base))
+    ]
+
+
+def first_name(found: Iterable[Hosted], terminal: Terminal) -> str:
+    """What a terminal's first session is called: its id, or one that is told apart from an equal one's."""
+    taken = any(hosted.base == terminal.id and hosted.record.terminal != terminal.mark for hosted in found)
+    return terminal.distinct_id if taken and not terminal.typed else terminal.id
+
+
+def choose(found: list[Hosted], terminal: Terminal, port: int | None, *, of_any: bool = False) -> Hosted:
     """The one session that a user means.
 
+    :param of_any: with a port, the session may be another terminal's.
     :raises NoSessionError: there is none, or more than one; lists them.
     """
-    candidates = [hosted for hosted in found if hosted.record.port == port] if port is not None else []
-    if port is None:
-        candidates = of_terminal(found, terminal)
-        if not candidates and not terminal.certain:
-            # Without a terminal every call has another id.
-            candidates = [hosted for hosted in found if hosted.alive]
+    candidates = found if of_any and port is not None else of_terminal(found, terminal)
+    if port is not None:
+        candidates = [hosted for hosted in candidates if hosted.record.port == port]
+    elif not candidates and not terminal.certain:
+        # Without a terminal every call has another id.
+        candidates = [hosted for hosted in found if hosted.alive]
     if len(candidates) == 1:
         return candidates[0]
-    listed = ", ".join(
-        f"{hosted.record.session_id} on port {hosted.record.port}" for hosted in candidates or found
-    )
+    listed = listing(candidates or found)
     if not candidates:
         whose = f"on port {port}" if port is not None else f"of terminal {terminal.id}"
         raise NoSessionError(
-            f"no playwright session {whose}" + (f"; there are {listed}" if listed else ""),
+            f"no playwright session {whose}" + (f"; there are: {listed}" if listed else ""),
             hint="`peaks playwright start` starts one; --terminal or --port names another"
             if listed
             else "`peaks playwright start` starts one",
@@ -141,12 +171,24 @@ def choose(found: list[Hosted], terminal: Terminal, port: int | None) -> Hosted:
     )
 
 
+def listing(found: Iterable[Hosted]) -> str:
+    return ", ".join(f"{hosted.name} on port {hosted.record.port}" for hosted in found)
+
+
 def stop(hosted: Hosted, *, keep_profile: bool = False) -> bool:
     """End a hosted session with everything that is its own. True if its port is free afterwards.
 
     :param keep_profile: the profile that was made for it stays, for the terminal's next session.
+    :raises NoSessionError: it is on another host or in another container.
+    :raises ReapIncompleteError: a part of it could not be ended or removed.
     """
     dirs, record = hosted.dirs, hosted.record
+    if hosted.elsewhere:
+        raise NoSessionError(
+            f"session {hosted.name} is not of this machine: its owner is on {record.owner.host}, "
+            "or in another container",
+            hint="stop it there; `peaks reap --foreign` removes its files if it is gone",
+        )
     registry = Registry(dirs.records)
     if keep_profile and record.ephemeral and record.user_data_dir:
         # Its owner reads the record once more before it ends.
@@ -156,8 +198,11 @@ def stop(hosted: Hosted, *, keep_profile: bool = False) -> bool:
     if record.owner.is_alive():
         processes.end_tree(record.owner, grace=STOP_WAIT)
     current = registry.read(record.session_id)
-    if current is not None and current.owner == record.owner:
-        guardian.clear(dirs, current)
+    if current is not None and current.owner == record.owner and not guardian.clear(dirs, current):
+        raise ReapIncompleteError(
+            f"not all of session {hosted.name} could be ended or removed",
+            hint="`peaks reap` tries it again and says what is left",
+        )
     guardian.sweep(dirs, run_uid="")
     return processes.wait_until(lambda: not ports.is_busy(record.port), PROBE_TIMEOUT)
 
@@ -166,7 +211,7 @@ def clear_dead(found: Iterable[Hosted]) -> list[Hosted]:
     """Clear away sessions whose owner is dead, or whose port no longer answers though its owner lives."""
     cleared = []
     for hosted in found:
-        if not hosted.alive and not hosted.starting and hosted.record.owner.state() != "foreign":
+        if hosted.state == "dead":
             stop(hosted)
             cleared.append(hosted)
     return cleared

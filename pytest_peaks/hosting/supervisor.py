@@ -15,28 +15,27 @@ import sys
 import threading
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from pytest_peaks.doors import mcp
 from pytest_peaks.errors import PeaksError, PortExhaustedError, StartFailedError
 from pytest_peaks.hosting.idle import IdleClock
-from pytest_peaks.session import processes
+from pytest_peaks.hosting.order import Order
+from pytest_peaks.session import guardian, processes
 from pytest_peaks.session.identity import ProcessIdentity
 from pytest_peaks.session.manager import (
     BIND_ATTEMPTS,
-    Hosting,
     LiveSession,
     SessionManager,
     child_environment,
 )
-from pytest_peaks.session.paths import ProjectDirs, runtime_dir
-from pytest_peaks.session.ports import WORKER_PORTS, PortRange
+from pytest_peaks.session.paths import runtime_dir
+from pytest_peaks.session.ports import WORKER_PORTS
 from pytest_peaks.session.record import Record
 from pytest_peaks.session.registry import Registry, write_atomically
-from pytest_peaks.session.spec import BrowserName, BrowserSpec
+from pytest_peaks.session.reservations import Reservations, allocating
 from pytest_peaks.session.startup import LostBindError, log_tail
+from pytest_peaks.session.watchdog import Watchdog
 
 BEAT = 0.25
 # Ready after a second on an idle machine; the parts have limits of their own.
@@ -45,61 +44,8 @@ ANSWER_TIMEOUT = 180.0
 END_GRACE = 8.0
 
 
-@dataclass(frozen=True, slots=True)
-class Order:
-    """What a supervisor is asked to host.
-
-    :ivar idle_timeout: seconds without a client after which the session ends; 0 for never.
-    """
-
-    dirs: ProjectDirs
-    spec: BrowserSpec
-    hosting: Hosting
-    mcp: mcp.McpOptions
-    idle_timeout: float = 0.0
-
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "root": str(self.dirs.root),
-            "base": str(self.dirs.base),
-            "browser": str(self.spec.browser),
-            "executable": str(self.spec.executable or ""),
-            "headed": self.spec.headed,
-            "userDataDir": str(self.spec.user_data_dir or ""),
-            "name": self.hosting.base,
-            "withPort": self.hosting.with_port,
-            "ports": [self.hosting.ports.first, self.hosting.ports.last, self.hosting.ports.strict],
-            "terminal": self.hosting.terminal,
-            "launch": self.hosting.launch,
-            "caps": list(self.mcp.caps),
-            "args": list(self.mcp.args),
-            "settle": self.mcp.settle,
-            "command": self.mcp.command,
-            "idleTimeout": self.idle_timeout,
-        }
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> Order:
-        first, last, strict = data["ports"]
-        return cls(
-            ProjectDirs(Path(data["root"]), Path(data["base"])),
-            BrowserSpec(
-                browser=BrowserName(data["browser"]),
-                executable=Path(data["executable"]) if data["executable"] else None,
-                headed=data["headed"],
-                user_data_dir=Path(data["userDataDir"]) if data["userDataDir"] else None,
-                persistent=True,
-            ),
-            Hosting(
-                data["name"],
-                data["withPort"],
-                PortRange(first, last, strict),
-                data["terminal"],
-                data["launch"],
-            ),
-            mcp.McpOptions(tuple(data["caps"]), tuple(data["args"]), data["settle"], data["command"]),
-            data["idleTimeout"],
-        )
+class _CalledOffError(BaseException):
+    """Nobody waits for this start any more."""
 
 
 def start(order: Order) -> Record:
@@ -114,7 +60,7 @@ def start(order: Order) -> Record:
     answers.mkdir(exist_ok=True, mode=0o700)
     me = ProcessIdentity.of_self()
     answer = answers / f"{me.pid}-{time.monotonic_ns()}.json"
-    log = order.dirs.logs / f"{answer.stem}.supervisor.log"
+    log = _log_of(order, answer)
     content = json.dumps({"order": order.to_json(), "answer": str(answer), "starter": me.to_json()})
     supervisor: ProcessIdentity | None = None
     try:
@@ -129,13 +75,26 @@ def start(order: Order) -> Record:
     except BaseException:
         if supervisor is not None:
             processes.end_tree(supervisor, grace=END_GRACE)
-            from pytest_peaks.session import guardian
-
-            guardian.sweep(order.dirs, run_uid="", spare=lambda record: record.owner != supervisor)
+            _remove_all_of(order, supervisor)
         raise
     finally:
+        # Only now the supervisor knows that its session has been taken over.
         answer.unlink(missing_ok=True)
         log.unlink(missing_ok=True)
+
+
+def _log_of(order: Order, answer: Path) -> Path:
+    return order.dirs.logs / f"{answer.stem}.supervisor.log"
+
+
+def _remove_all_of(order: Order, supervisor: ProcessIdentity) -> None:
+    """Whatever a supervisor has left, also where it was stopped in the middle of something."""
+    guardian.sweep(
+        order.dirs, run_uid="", spare_living=False, spare=lambda record: record.owner != supervisor
+    )
+    with allocating() as runtime:
+        for kind in guardian.RESERVED:
+            Reservations(runtime, kind).drop_of(supervisor)
 
 
 def _read_answer(order: Order, answer: Path) -> Record:
@@ -161,22 +120,47 @@ def _all_kinds(kind: type[PeaksError]) -> list[type[PeaksError]]:
 class Supervisor:
     """Hosts one session until it is to end."""
 
-    def __init__(self, order: Order, starter: ProcessIdentity) -> None:
+    def __init__(self, order: Order, starter: ProcessIdentity, answer: Path) -> None:
         self._order = order
         self._starter = starter
+        self._answer = answer
         self._stop = threading.Event()
+        self._opening = False
         self._manager = SessionManager(order.dirs, None, WORKER_PORTS)
         self._server: mcp.McpServer | None = None
         self._client: mcp.McpClient | None = None
 
     def stop(self) -> None:
+        """Handler of signals: end the session, or the start of it wherever that is."""
         self._stop.set()
+        if self._opening:
+            self._opening = False
+            raise _CalledOffError
 
     def open(self) -> LiveSession:
         """Start the browser and the MCP server on it; the session is ready when a tool call has worked.
 
         :raises PeaksError: one of them did not start.
         """
+        self._opening = True
+        watchdog = Watchdog(self._starter, self._starter_died)
+        try:
+            return self._open()
+        except PortExhaustedError as error:
+            raise PortExhaustedError(
+                error.message,
+                hint="`peaks playwright ls --all` shows sessions that hold one; "
+                "give another --port, outside of the range that one alone is tried",
+            ) from None
+        finally:
+            self._opening = False
+            watchdog.stop()
+
+    def _starter_died(self) -> None:
+        if self._opening:
+            processes.interrupt_main_thread()
+
+    def _open(self) -> LiveSession:
         skip: set[int] = set()
         while True:
             session = self._manager.acquire(self._order.spec, self._order.hosting, skip=frozenset(skip))
@@ -187,9 +171,7 @@ class Supervisor:
                 skip.add(session.record.port)
                 session.release()
                 if len(skip) >= BIND_ATTEMPTS:
-                    raise PortExhaustedError(
-                        f"lost {len(skip)} ports in a row to other programs", hint="give another --port"
-                    ) from None
+                    raise PortExhaustedError(f"lost {len(skip)} ports in a row to other programs") from None
 
     def _serve(self, session: LiveSession) -> None:
         record = session.record
@@ -204,7 +186,7 @@ class Supervisor:
             self._order.mcp,
             target,
             port=record.port,
-            env=child_environment(session.session_id, Path(record.temp_dir)),
+            env=child_environment(record.mark, Path(record.temp_dir)),
             log=self._order.dirs.logs / f"{session.session_id}.mcp.log",
             output_dir=Path(record.temp_dir) / "output",
         )
@@ -214,52 +196,63 @@ class Supervisor:
         self._manager.note(
             session,
             status="ready",
-            processes={**record.processes, "mcp": server.identity},
+            processes={**record.processes, "mcp": server.spawned.identity},
             endpoints={**record.endpoints, "mcp": server.url},
         )
 
-    def starter_is_alive(self) -> bool:
-        return self._starter.is_alive()
+    def hand_over(self, content: Mapping[str, str]) -> bool:
+        """Answer the start. False if it died before it took the answer."""
+        write_atomically(self._answer, json.dumps(content))
+        while self._answer.exists():
+            # In this order: it takes the answer before it ends.
+            if not self._starter.is_alive() and self._answer.exists():
+                return False
+            if self._stop.wait(processes.POLL):
+                break
+        return True
 
     def watch(self, session: LiveSession) -> None:
         """Return when the session is to end."""
         assert self._server is not None, "an open session has a server"
-        idle = IdleClock([self._server.identity], session, self._order.idle_timeout)
+        idle = IdleClock(session, self._order.idle_timeout)
         while not self._stop.wait(BEAT):
-            if not session.is_alive() or not self._server.identity.is_alive() or idle.is_over():
+            if not session.is_alive() or not self._server.is_alive() or idle.is_over():
                 return
 
     def close(self) -> None:
+        """End everything and leave nothing."""
         if self._server is not None:
-            self._server.pipe.close()
+            self._server.spawned.pipe.close()
         self._manager.close()
+        _remove_all_of(self._order, self._manager.owner)
+        if not self._starter.is_alive():
+            self._answer.unlink(missing_ok=True)
+            _log_of(self._order, self._answer).unlink(missing_ok=True)
 
 
 def main() -> None:
     """Entry point of the supervisor process; takes one JSON argument."""
     asked = json.loads(sys.argv[1])
     order = Order.from_json(asked["order"])
-    answer = Path(asked["answer"])
-    supervisor = Supervisor(order, ProcessIdentity.from_json(asked["starter"]))
-    for name in ("SIGHUP", "SIGINT"):
-        if hasattr(signal, name):
-            signal.signal(getattr(signal, name), signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, lambda *_: supervisor.stop())
+    supervisor = Supervisor(order, ProcessIdentity.from_json(asked["starter"]), Path(asked["answer"]))
+    if hasattr(signal, "SIGHUP"):
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: supervisor.stop())
     with contextlib.suppress(OSError):
         os.chdir(order.dirs.root)
+    session, failure = None, None
     try:
-        session = supervisor.open()
-    except PeaksError as error:
-        supervisor.close()
-        said = {"error": error.code, "message": error.message, "hint": error.hint}
-        write_atomically(answer, json.dumps(said))
-        return
-    except BaseException:
-        supervisor.close()
-        raise
-    try:
-        if supervisor.starter_is_alive():
-            write_atomically(answer, json.dumps({"session": session.session_id}))
+        try:
+            session = supervisor.open()
+        except _CalledOffError:
+            pass
+        except PeaksError as error:
+            failure = {"error": error.code, "message": error.message, "hint": error.hint}
+        if session is not None and supervisor.hand_over({"session": session.session_id}):
             supervisor.watch(session)
     finally:
+        supervisor.close()
+    if failure is not None:
+        supervisor.hand_over(failure)
         supervisor.close()

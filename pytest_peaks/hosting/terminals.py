@@ -26,11 +26,13 @@ class Terminal:
     :ivar id: as in records and file names.
     :ivar raw: what it was made from; equal ids of different terminals differ here.
     :ivar certain: False where there is no terminal at all, so that the next call has another id.
+    :ivar typed: a user gave it, and means whatever session has that name.
     """
 
     id: str
     raw: str
     certain: bool = True
+    typed: bool = False
 
     @property
     def mark(self) -> str:
@@ -59,18 +61,11 @@ def hashed(pid: int, ssh_tty: str | None) -> str:
 
 
 def check_terminal_id(text: str) -> str:
-    """Return an id that a user gave, if it can be one.
+    """Return an id that a user gave, if it can be one. ``<id>@<port>`` names one of several sessions.
 
     :raises InvalidNameError: it is empty, too long, or holds what no id holds.
     """
-    base, _, port = text.partition("@")
-    if (
-        not base
-        or clean(base) != base
-        or len(base) > LONGEST
-        or (port and not port.isdecimal())
-        or "@" in port
-    ):
+    if not re.fullmatch(rf"(?!\.)[A-Za-z0-9_.-]{{1,{LONGEST}}}(@[0-9]{{4,5}})?", text):
         raise InvalidNameError(
             f"terminal id {text!r} is not usable",
             hint="1 to 64 of A-Z, a-z, 0-9, '_', '.' and '-', no dot first; `peaks playwright ls` shows them",
@@ -90,9 +85,9 @@ def current(
     :raises InvalidNameError: an id that was given is not usable.
     """
     environ = os.environ if environ is None else environ
-    chosen = given or environ.get("PEAKS_TERMINAL_ID")
-    if chosen:
-        return Terminal(check_terminal_id(chosen), chosen)
+    chosen = environ.get("PEAKS_TERMINAL_ID") or None if given is None else given
+    if chosen is not None:
+        return Terminal(check_terminal_id(chosen), chosen, typed=True)
     for name, prefix in (("TERM_SESSION_ID", ""), ("WT_SESSION", "wt-")):
         if environ.get(name):
             raw = prefix + environ[name]

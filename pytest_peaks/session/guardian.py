@@ -31,6 +31,8 @@ ORPHAN_GRACE = 3.0
 ORPHAN_LIMIT = 60.0
 # The browser's output, the MCP server's, the supervisor's.
 LOG_ENDINGS = (".log", ".mcp.log", ".supervisor.log")
+# What is reserved, a folder of the runtime dir each.
+RESERVED = ("ports", "profiles", "guardians", "sessions", "uses")
 # A browser on a user's own profile gets this long to write it out.
 PROFILE_GRACE = 3.0
 
@@ -90,7 +92,7 @@ def sweep(
         swept.problems = [(problem, registry.set_aside(problem)) for problem in problems]
         swept.profiles = _remove_unrecorded_profiles(dirs, registry)
         with allocating(runtime) as folder:
-            for kind in ("ports", "profiles", "guardians", "sessions"):
+            for kind in RESERVED:
                 Reservations(folder, kind).drop_dead()
     return swept
 
@@ -108,7 +110,7 @@ def clear(dirs: ProjectDirs, record: Record, *, runtime: Path | None = None) -> 
     for part in sorted(record.processes, key="browser".__eq__):
         kept = part == "browser" and not record.ephemeral
         gone = processes.end_tree(record.processes[part], grace=PROFILE_GRACE if kept else 0.0) and gone
-    gone = processes.end_marked(record.session_id, str(profile) if ours else "") and gone
+    gone = processes.end_marked(record.mark, str(profile) if ours else "") and gone
     if not gone:
         return False
     if ours and profile is not None and profile.exists():

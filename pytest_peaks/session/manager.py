@@ -34,12 +34,14 @@ class Run:
     :ivar uid: same in the controller and all its workers; ``[a-z0-9]``.
     :ivar worker: xdist's id, ``main`` without xdist.
     :ivar controller: the process that reports the run; without xdist the caller itself.
+    :ivar workers: how many processes run tests.
     """
 
     uid: str
     slot: int
     worker: str
     controller: ProcessIdentity
+    workers: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +81,7 @@ class LiveSession:
         self.record = record
         self.spawned: processes.Spawned | None = None
         self.released = False
+        self._pipes: list[processes.OwnerPipe] = []
         self.lock = threading.RLock()
 
     @property
@@ -98,14 +101,33 @@ class LiveSession:
         """Whether the browser's process lives; for one that the driver launched, whether it is not released."""
         if self.released:
             return False
-        if self.spawned is None:
-            return True
-        return self.spawned.identity.is_alive()
+        browser = self.record.processes.get("browser")
+        return browser is None or browser.is_alive()
+
+    def adopt(self, part: str, spawned: processes.Spawned) -> None:
+        """Make a process that works on this session a part of it: recorded, and ended with it."""
+        self._pipes.append(spawned.pipe)
+        self.manager.note(self, processes={**self.record.processes, part: spawned.identity})
+
+    def found_running(self, endpoint: str) -> None:
+        """Note a browser that the driver launched and that has a debugging port all the same."""
+        for process in processes.marked(self.record.mark, self.record.user_data_dir):
+            if not any(part.startswith("--type=") for part in process.cmdline()):
+                identity = ProcessIdentity.of(process.pid)
+                if identity is not None:
+                    parts = {**self.record.processes, "browser": identity}
+                    self.manager.note(self, pid=process.pid, processes=parts, endpoints={"cdp": endpoint})
+                return
+
+    def close_pipes(self) -> None:
+        for pipe in [*self._pipes, *([self.spawned.pipe] if self.spawned else [])]:
+            pipe.close()
 
     def kill(self) -> None:
         """End the browser at once; the session stays, to be released."""
-        if self.spawned is not None:
-            processes.end_tree(self.spawned.identity, grace=0.0)
+        browser = self.record.processes.get("browser")
+        if browser is not None:
+            processes.end_tree(browser, grace=0.0)
 
     def release(self) -> bool:
         """End the browser and remove all that is the session's own. Idempotent; True if all is gone."""
@@ -149,7 +171,7 @@ class SessionManager:
         """
         found = browsers.find(spec)
         browsers.check_display(spec)
-        self._prepare()
+        self.prepare()
         sandboxed = browsers.sandbox().usable and not self._sandbox_failed
         lost = set(skip)
         while True:
@@ -186,9 +208,9 @@ class SessionManager:
             session.released = True
             # As on disk: who stops a hosted session may have noted there that its profile is to be kept.
             gone = guardian.clear(self.dirs, self._registry.read(session.session_id) or session.record)
-            if session.spawned is not None:
-                session.spawned.pipe.close()
-                processes.reap_child(session.spawned.identity.pid)
+            session.close_pipes()
+            for identity in session.record.processes.values():
+                processes.reap_child(identity.pid)
             if session in self.live:
                 self.live.remove(session)
             return gone
@@ -204,7 +226,7 @@ class SessionManager:
             gone = profiles.remove_tree(self._temp, self._temp.parent) and gone
         return gone
 
-    def _prepare(self) -> None:
+    def prepare(self) -> None:
         """Once, before the first session: folders, the sweep of dead owners, a run's guardian."""
         if self._prepared:
             return
@@ -259,7 +281,7 @@ class SessionManager:
         try:
             if profile is not None:
                 profiles.hold(profile, self.owner, name)
-            if spec.own_process and hosting is None:
+            if (spec.own_process or spec.by_driver) and hosting is None:
                 port = ports.reserve(self.port_range, self.owner, name, skip=lost)
             self.note(session, port=port)
             Path(record.temp_dir).mkdir(mode=0o700)
@@ -285,9 +307,13 @@ class SessionManager:
         with allocating() as runtime:
             names = Reservations(runtime, "sessions")
             key = guardian.name_key(self.dirs, name)
-            if names.holder(key) is not None:
+            file = self._registry.path_of(name)
+            if names.holder(key) is not None or os.path.lexists(file):
                 Reservations(runtime, "ports").drop(str(port), hosting.base)
-                raise ConflictError(f"session {name} is being started or is running already")
+                raise ConflictError(
+                    f"session {name} is being started or is running already",
+                    hint=f"what cannot be seen from here is in {file}; `peaks playwright ls` tells of it",
+                )
             names.take(key, self.owner, name, where=str(self.dirs.base))
             Reservations(runtime, "ports").take(str(port), self.owner, name)
         return name, port
@@ -309,7 +335,7 @@ class SessionManager:
             headed=session.spec.headed,
             sandboxed=sandboxed,
         )
-        env = child_environment(session.session_id, Path(session.record.temp_dir))
+        env = child_environment(session.record.mark, Path(session.record.temp_dir))
         try:
             with session.lock:
                 if session.released:  # by the watchdog, from its thread
@@ -332,7 +358,7 @@ class SessionManager:
         self.note(session, port=port, endpoints={"cdp": endpoint})
 
 
-def child_environment(session_id: str, temp_dir: Path) -> Mapping[str, str]:
+def child_environment(mark: str, temp_dir: Path) -> Mapping[str, str]:
     """The environment of a session's processes.
 
     Without ``PLAYWRIGHT_MCP_*`` (a server started with explicit switches obeys them all the same),
@@ -341,5 +367,5 @@ def child_environment(session_id: str, temp_dir: Path) -> Mapping[str, str]:
     env = {key: value for key, value in os.environ.items() if not key.startswith("PLAYWRIGHT_MCP_")}
     for name in ("TMPDIR", "TEMP", "TMP"):
         env[name] = str(temp_dir)
-    env[processes.MARK] = session_id
+    env[processes.MARK] = mark
     return env

@@ -70,6 +70,12 @@ class Record:
     terminal: str = ""
     launch: str = ""
 
+    @property
+    def mark(self) -> str:
+        """What its processes carry in their environment. A terminal's id is the same in every project."""
+        owner = "" if self.kind == "worker" else f"/{self.owner.pid}-{self.owner.started:x}"
+        return self.session_id + owner
+
     def with_(self, **changes: Any) -> Record:
         return replace(self, **changes)
 

@@ -88,6 +88,13 @@ class Reservations:
                     dropped.append(path.stem)
         return sorted(dropped)
 
+    def drop_of(self, owner: ProcessIdentity) -> None:
+        """Give back all that `owner` holds."""
+        for path in self.folder.glob("*.json"):
+            noted = self._read(path.stem)
+            if noted is not None and noted[0] == owner:
+                path.unlink(missing_ok=True)
+
     def _read(self, key: str) -> tuple[ProcessIdentity, str] | None:
         path = self._path(key)
         try:

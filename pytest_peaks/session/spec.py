@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 from types import MappingProxyType
@@ -36,15 +36,38 @@ class Isolation(StrEnum):
     BROWSER = "browser"
 
 
+class Door(StrEnum):
+    """Doors beyond Playwright that a test can declare."""
+
+    MCP = "mcp"
+
+
+@dataclass(frozen=True, slots=True)
+class McpOptions:
+    """How an MCP server is to be started.
+
+    :ivar caps: capabilities beyond the core, such as ``vision``, ``pdf``, ``storage``.
+    :ivar args: further arguments of the server, as they are.
+    :ivar settle: how long an action waits for what it set off, in milliseconds.
+    :ivar command: another server's command line, such as ``npx @playwright/mcp``; empty for the bundled one.
+    """
+
+    caps: tuple[str, ...] = ()
+    args: tuple[str, ...] = ()
+    settle: int = 500
+    command: str = ""
+
+
 @dataclass(frozen=True, slots=True)
 class BrowserSpec:
     """A browser process: two equal ones may share it.
 
     :ivar executable: None means to look for one.
     :ivar user_data_dir: a user's own profile (absolute), None for one made for the session.
-    :ivar persistent: its default context is what the tests use. Where Playwright launches the browser
-        it has to know beforehand; where peaks does, one process serves both.
     :ivar debug_port: False launches through Playwright's own pipe, with the Playwright door only.
+    :ivar persistent: its default context is a kept profile.
+    :ivar by_driver: Playwright's driver launches it although it has a debugging port: the only way to
+        give context options to a default context.
     """
 
     browser: BrowserName = BrowserName.CHROMIUM
@@ -53,21 +76,17 @@ class BrowserSpec:
     user_data_dir: Path | None = None
     debug_port: bool = True
     persistent: bool = False
+    by_driver: bool = False
 
     @property
     def own_process(self) -> bool:
         """Whether peaks spawns it (else Playwright's driver does)."""
-        return self.debug_port and self.browser.is_chromium
+        return self.debug_port and self.browser.is_chromium and not self.by_driver
 
     @property
     def needs_profile(self) -> bool:
         """Whether it works on a user-data dir that peaks names."""
-        return self.own_process or self.persistent
-
-    @property
-    def process_key(self) -> BrowserSpec:
-        """Equal for specs that one process can serve."""
-        return replace(self, persistent=False) if self.own_process else self
+        return self.own_process or self.persistent or self.by_driver
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +95,8 @@ class SessionSpec:
 
     :ivar url: where the page is taken before the test gets it.
     :ivar context_options: keyword arguments of Playwright's ``Browser.new_context``.
+    :ivar doors: what else is to lead into it. A session with one runs in the browser's default
+        context, which all doors share.
     """
 
     browser: BrowserSpec
@@ -83,3 +104,5 @@ class SessionSpec:
     isolation: Isolation = Isolation.FRESH
     url: str | None = None
     context_options: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
+    doors: frozenset[Door] = frozenset()
+    mcp: McpOptions = McpOptions(settle=0)
