@@ -76,10 +76,10 @@ class Surroundings:
         left += [f"port {port}" for port in self.listening()]
         left += [f"temp {path}" for path in self.temp.iterdir()]
         runtime = project / ".peaks" / "_runtime"
-        for folder in ("playwright-sessions", "playwright-userdata"):
+        for folder in ("playwright-sessions", "playwright-userdata", "logs"):
             if (runtime / folder).exists():
                 left += [f"{folder}/{path.name}" for path in (runtime / folder).iterdir()]
-        for kind in ("ports", "profiles", "guardians"):
+        for kind in ("ports", "profiles", "guardians", "sessions", "starts"):
             if (self.runtime / kind).exists():
                 left += [f"reservation {kind}/{path.name}" for path in (self.runtime / kind).iterdir()]
         return left

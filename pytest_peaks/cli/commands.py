@@ -7,6 +7,7 @@ import click
 from pytest_peaks import __version__
 from pytest_peaks.cli.doctor import doctor
 from pytest_peaks.cli.install import install
+from pytest_peaks.cli.mcp import mcp
 from pytest_peaks.cli.output import PeaksGroup, version_option
 from pytest_peaks.cli.playwright import playwright
 from pytest_peaks.cli.reap import reap
@@ -18,5 +19,5 @@ def peaks() -> None:
     """One isolated browser for every worker, with nothing left behind."""
 
 
-for command in (doctor, install, playwright, reap):
+for command in (doctor, install, mcp, playwright, reap):
     peaks.add_command(command)

@@ -147,10 +147,11 @@ class Supervisor:
         try:
             return self._open()
         except PortExhaustedError as error:
+            ports = self._order.hosting.ports
             raise PortExhaustedError(
-                error.message,
-                hint="`peaks playwright ls --all` shows sessions that hold one; "
-                "give another --port, outside of the range that one alone is tried",
+                f"port {ports.first} is taken" if ports.first == ports.last else error.message,
+                hint="`peaks playwright ls --all` shows which sessions have one; --port N names another, "
+                "and one outside of 8931-8949 is tried alone",
             ) from None
         finally:
             self._opening = False

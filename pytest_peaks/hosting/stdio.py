@@ -1,0 +1,124 @@
+"""An MCP server over stdio with a browser of its own: what ``peaks mcp`` runs.
+
+This process is the owner of the session and stands between the client and the server, so that both
+end with it: when the client closes our stdin, the server's is closed; when we are killed, its stdin
+ends and Chromium's pipe as well.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import threading
+import uuid
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import BinaryIO
+
+from pytest_peaks.doors import mcp
+from pytest_peaks.errors import NoSessionError, StartFailedError
+from pytest_peaks.hosting import sessions
+from pytest_peaks.hosting.terminals import Terminal
+from pytest_peaks.session import guardian
+from pytest_peaks.session.identity import ProcessIdentity
+from pytest_peaks.session.manager import Run, SessionManager, child_environment
+from pytest_peaks.session.paths import ProjectDirs
+from pytest_peaks.session.ports import PortRange
+from pytest_peaks.session.spec import BrowserSpec, McpOptions
+
+# The server ends in a tenth of a second when its stdin does.
+END_WAIT = 3.0
+CHUNK = 64 * 1024
+
+
+def serve_own(dirs: ProjectDirs, spec: BrowserSpec, options: McpOptions) -> int:
+    """Serve a client on an isolated browser, until its stdin ends. The server's exit code.
+
+    :raises PeaksError: the browser or the server did not start.
+    """
+    # With a guardian, as a pytest run has: it clears away what is left if we are killed.
+    run = Run(uuid.uuid4().hex[:12], 0, "mcp", ProcessIdentity.of_self())
+    manager = SessionManager(dirs, run, PortRange(0, 0, strict=False))
+    _end_on_signals()
+    try:
+        session = manager.acquire(spec)
+        assert session.endpoint is not None, "a browser that peaks spawns is reached over CDP"
+        temp = Path(session.record.temp_dir)
+        env = child_environment(session.session_id, temp)
+        return _relay(options, mcp.on_endpoint(session.endpoint), env, temp / "output")
+    except KeyboardInterrupt:
+        return 128 + signal.SIGINT
+    finally:
+        if manager.close():
+            guardian.call_off(run.uid)
+
+
+def serve_hosted(dirs: ProjectDirs, terminal: Terminal, options: McpOptions) -> int:
+    """Serve a client on a hosted session, which stays when the client goes. The server's exit code.
+
+    :raises NoSessionError: that terminal has no live session.
+    """
+    hosted = sessions.choose(sessions.look(dirs)[0], terminal, None)
+    if not hosted.alive:
+        raise NoSessionError(
+            f"the session of {terminal.id} is not alive", hint="`peaks playwright start` starts one"
+        )
+    endpoint = hosted.record.endpoints["cdp"]
+    _end_on_signals()
+    output = Path(hosted.record.temp_dir) / "output"
+    try:
+        return _relay(options, mcp.on_endpoint(endpoint), os.environ, output)
+    except KeyboardInterrupt:
+        return 128 + signal.SIGINT
+
+
+def _end_on_signals() -> None:
+    """SIGTERM and SIGHUP end us like Ctrl-C: with everything cleared away."""
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    for name in ("SIGTERM", "SIGHUP"):
+        if hasattr(signal, name):
+            signal.signal(getattr(signal, name), interrupt)
+
+
+def _relay(options: McpOptions, target: Sequence[str], env: Mapping[str, str], output_dir: Path) -> int:
+    """Run a server over stdio and pass on what client and server say, until either ends."""
+    command = mcp.server_command(options, target, None, output_dir)
+    environment = mcp.server_environment(options, env)
+    try:
+        server = subprocess.Popen(
+            command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True
+        )
+    except OSError as error:
+        raise StartFailedError(f"the MCP server {command[0]} cannot be run: {error.strerror}") from error
+    assert server.stdin is not None, "asked for"
+    assert server.stdout is not None, "asked for"
+    threading.Thread(target=_copy, args=(sys.stdin.buffer, server.stdin), daemon=True).start()
+    answers = threading.Thread(target=_copy, args=(server.stdout, sys.stdout.buffer), daemon=True)
+    answers.start()
+    try:
+        return server.wait()
+    finally:
+        with contextlib.suppress(OSError):
+            server.stdin.close()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            server.wait(END_WAIT)
+        if server.poll() is None:
+            server.kill()
+            server.wait()
+        answers.join(END_WAIT)
+
+
+def _copy(source: BinaryIO, target: BinaryIO) -> None:
+    """Copy bytes as they come; close the target when the source ends."""
+    with contextlib.suppress(OSError, ValueError):
+        while chunk := os.read(source.fileno(), CHUNK):
+            target.write(chunk)
+            target.flush()
+    with contextlib.suppress(OSError, ValueError):
+        target.close()
