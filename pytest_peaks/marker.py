@@ -163,7 +163,9 @@ def build_spec(arguments: Mapping[str, Any], config: PeaksConfig) -> SessionSpec
 
 def _texts(arguments: Mapping[str, Any], key: str) -> tuple[str, ...]:
     """A tuple of texts; one text alone is taken for one."""
-    given = arguments.get(key, ())
+    given = arguments.get(key)
+    if given is None:
+        return ()
     values = (given,) if isinstance(given, str) else given
     if not isinstance(values, list | tuple | set | frozenset) or not all(isinstance(v, str) for v in values):
         raise InvalidOptionError(f"{key} is {given!r}", hint=f"give a tuple of names: {key}=('…',)")

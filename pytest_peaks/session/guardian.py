@@ -157,7 +157,7 @@ def _remove_unrecorded_profiles(dirs: ProjectDirs, registry: Registry) -> list[P
     A session's record is written before its profile is made, so the folders are listed first.
     """
     try:
-        folders = sorted(dirs.profiles.iterdir())
+        folders = sorted(path for path in dirs.profiles.iterdir() if path.is_dir())
     except OSError:
         return []
     return [
