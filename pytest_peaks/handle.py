@@ -144,8 +144,23 @@ class PeaksSession:
             from pytest_peaks.doors.mcp import McpClient
 
             url = self._owner.mcp_url(self._live, self._spec.mcp)
-            self._mcp = McpClient(url, after_call=self._catch_up)
+            self._mcp = McpClient(url, after_call=self._catch_up, meanwhile=self._let_handlers_run)
         return self._mcp
+
+    def _let_handlers_run(self) -> None:
+        """Answer what the page asks of the test while another door works on it: routes, exposed functions.
+
+        Playwright's sync API runs their handlers only during a call, and the page waits for them.
+        """
+        from playwright.sync_api import Error
+
+        if threading.get_ident() != self._owner.thread or self._context is None:
+            return
+        with (
+            contextlib.suppress(Error),
+            bounded(OPEN_TIMEOUT, self._live.kill, self._owner.door.kill_driver),
+        ):
+            self._context.cookies("http://nowhere.invalid/")  # a call that needs no page and changes nothing
 
     def _catch_up(self) -> None:
         """Let Playwright see what the other door did: its objects learn of it only during a call.

@@ -83,7 +83,7 @@ class Owner:
         except BaseException:
             handle.close()
             raise
-        self._count(live, spec)
+        self._count(live, spec, handle)
         return handle
 
     def lost(self, error: BaseException | None = None) -> PeaksSession | None:
@@ -285,13 +285,12 @@ class Owner:
             del self._shared[key]
         live.release()
 
-    def _count(self, live: LiveSession, spec: SessionSpec) -> None:
+    def _count(self, live: LiveSession, spec: SessionSpec, handle: PeaksSession) -> None:
         for entry in self.used:
             if entry["id"] == live.session_id:
                 entry["sessions"] += 1
                 return
-        attached = self._attached.get(live)
-        version = getattr(attached, "version", "") if attached is not None else ""
+        version = handle._browser.version if handle._browser is not None else ""
         self.used.append(
             {
                 "id": live.session_id,

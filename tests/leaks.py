@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import socket
 import time
@@ -20,6 +21,28 @@ FIRST_PORT = 21000
 PROMISED = 5.0
 
 
+@functools.cache
+def _first_port(pid: int) -> int:
+    """The first of a hundred ports that no other run of the suite on this machine has, for this process's life.
+
+    Claimed by the UDP port of that number, which is given back whatever ends the process.
+    """
+    for attempt in range(100):
+        first = FIRST_PORT + (pid + attempt) % 100 * PORTS_PER_WORKER
+        claim = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        try:
+            claim.bind(("127.0.0.1", first))
+        except OSError:
+            claim.close()
+            continue
+        _CLAIMS.append(claim)
+        return first
+    raise AssertionError("a hundred runs of the suite at once")
+
+
+_CLAIMS: list[socket.socket] = []
+
+
 @dataclass
 class Surroundings:
     """The environment that one test runs in, and what was started in it."""
@@ -32,8 +55,7 @@ class Surroundings:
 
     @classmethod
     def prepare(cls, temp: Path, runtime: Path) -> Surroundings:
-        # By process, so that another run of the suite on this machine has other ports.
-        first = FIRST_PORT + os.getpid() % 100 * PORTS_PER_WORKER
+        first = _first_port(os.getpid())
         ports = range(first, first + PORTS_PER_WORKER)
         made = cls(temp, runtime, ports, {})
         made.env = {
@@ -79,7 +101,7 @@ class Surroundings:
         for folder in ("playwright-sessions", "playwright-userdata", "logs"):
             if (runtime / folder).exists():
                 left += [f"{folder}/{path.name}" for path in (runtime / folder).iterdir()]
-        for kind in ("ports", "profiles", "guardians", "sessions", "starts"):
+        for kind in ("ports", "profiles", "guardians", "sessions", "uses", "starts"):
             if (self.runtime / kind).exists():
                 left += [f"reservation {kind}/{path.name}" for path in (self.runtime / kind).iterdir()]
         return left

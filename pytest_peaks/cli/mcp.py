@@ -38,7 +38,7 @@ def mcp(
     Register it once: `mcp add playwright -- peaks mcp`.
     """
     from pytest_peaks.config import one_of
-    from pytest_peaks.errors import InvalidOptionError
+    from pytest_peaks.errors import InvalidOptionError, PeaksError
     from pytest_peaks.hosting import stdio, terminals
     from pytest_peaks.session.spec import BrowserSpec, McpOptions
 
@@ -49,9 +49,13 @@ def mcp(
         )
     options = McpOptions(caps=tuple(filter(None, caps.split(","))), command=mcp_command)
     dirs = dirs_of(project)
-    if terminal is not None:
-        code = stdio.serve_hosted(dirs, terminals.current(terminal), options)
-    else:
-        spec = BrowserSpec(browser=name, executable=executable, headed=headed)
-        code = stdio.serve_own(dirs, spec, options)
+    try:
+        if terminal is not None:
+            code = stdio.serve_hosted(dirs, terminals.current(terminal), options)
+        else:
+            spec = BrowserSpec(browser=name, executable=executable, headed=headed)
+            code = stdio.serve_own(dirs, spec, options)
+    except PeaksError as error:
+        # pytest's names of the same options.
+        raise type(error)(error.message, hint=error.hint.replace("--peaks-", "--")) from None
     sys.exit(code)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +14,12 @@ from pytest_peaks.session.spec import BrowserName
 
 if TYPE_CHECKING:
     from pytest_peaks.session.paths import ProjectDirs
+
+
+def _seconds(_ctx: click.Context, _parameter: click.Parameter, value: float) -> float:
+    if not 0 <= value < math.inf:  # which "nan" is not, either
+        raise click.BadParameter(f"{value} is not a number of seconds")
+    return value
 
 
 @click.group(cls=PeaksGroup)
@@ -35,8 +42,9 @@ def playwright() -> None:
 @click.option("--headed", is_flag=True, help="Show the browser's window.")
 @click.option(
     "--idle-timeout",
-    type=click.FloatRange(min=0),
+    type=float,
     default=0.0,
+    callback=_seconds,
     metavar="SECONDS",
     help="End the session after so long without a client; 0 for never.",
 )

@@ -7,6 +7,7 @@ import datetime
 import http.client
 import json
 import os
+import signal
 import socket
 import struct
 from collections.abc import Iterable
@@ -196,6 +197,8 @@ def stop(hosted: Hosted, *, keep_profile: bool = False) -> bool:
         record = record.with_(ephemeral=False)
         registry.write(record)
     if record.owner.is_alive():
+        if hasattr(signal, "SIGCONT"):
+            processes.send(record.owner, signal.SIGCONT)  # one that is stopped would not hear the rest
         processes.end_tree(record.owner, grace=STOP_WAIT)
     current = registry.read(record.session_id)
     if current is not None and current.owner == record.owner and not guardian.clear(dirs, current):

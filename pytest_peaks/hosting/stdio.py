@@ -95,7 +95,9 @@ def _relay(options: McpOptions, target: Sequence[str], env: Mapping[str, str], o
             command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True
         )
     except OSError as error:
-        raise StartFailedError(f"the MCP server {command[0]} cannot be run: {error.strerror}") from error
+        raise StartFailedError(
+            f"the MCP server {command[0]} cannot be run: {error.strerror or error}", hint=mcp.COMMAND_HINT
+        ) from error
     assert server.stdin is not None, "asked for"
     assert server.stdout is not None, "asked for"
     threading.Thread(target=_copy, args=(sys.stdin.buffer, server.stdin), daemon=True).start()
