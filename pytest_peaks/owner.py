@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, overload
 from pytest_peaks import marker
 from pytest_peaks.config import PeaksConfig
 from pytest_peaks.doors.playwright import PlaywrightDoor, bounded, essence
-from pytest_peaks.errors import BrowserLostError, InvalidOptionError, PeaksError
-from pytest_peaks.handle import OPEN_TIMEOUT, PeaksSession
+from pytest_peaks.errors import BrowserLostError, DriverFailedError, InvalidOptionError, PeaksError
+from pytest_peaks.handle import OPEN_TIMEOUT, PeaksSession, lost_message
 from pytest_peaks.session import processes
 from pytest_peaks.session.manager import LiveSession, Run, SessionManager, child_environment
 from pytest_peaks.session.paths import ProjectDirs, project_root
@@ -86,14 +86,26 @@ class Owner:
         self._count(live, spec, handle)
         return handle
 
-    def lost(self, error: BaseException | None = None) -> PeaksSession | None:
-        """An open session whose browser has died, if there is one.
+    def loss(self, seen: BaseException | None) -> PeaksError | None:
+        """The failure of a test whose browser, or Playwright's driver, died under it; None if neither did.
 
-        :param error: what the test saw.
+        :param seen: what the test saw of it, if anything.
         """
-        if self.handles and error is not None and "closed" in str(error):
-            processes.wait_until(lambda: any(handle.is_lost for handle in self.handles), DYING)
-        return next((handle for handle in self.handles if handle.is_lost), None)
+
+        def anything_died() -> bool:
+            return any(handle.is_lost for handle in self.handles) or self.door.is_lost
+
+        if self.handles and seen is not None and "closed" in str(seen):
+            processes.wait_until(anything_died, DYING)
+        session = next((handle for handle in self.handles if handle.is_lost), None)
+        if session is not None:
+            return lost_message(session, seen)
+        if seen is not None and self.handles and self.door.is_lost:
+            return DriverFailedError(
+                f"Playwright's driver died during this test; the test saw: {essence(seen)}",
+                hint="the next test gets a new one; memory running out, or a signal to the whole group, ends it",
+            )
+        return None
 
     def contexts_in_use(self) -> list[BrowserContext]:
         """Contexts of the sessions that are open now."""

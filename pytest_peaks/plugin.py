@@ -138,12 +138,7 @@ def _naming_a_lost_browser(item: pytest.Item) -> Generator[None, Any, Any]:
 
 def _lost(item: pytest.Item, seen: Exception | None) -> PeaksError | None:
     owner = state.of(item.config).owner
-    session = owner.lost(seen) if owner is not None else None
-    if session is None:
-        return None
-    from pytest_peaks.handle import lost_message
-
-    return lost_message(session, seen)
+    return owner.loss(seen) if owner is not None else None
 
 
 def _raise_at_users_line(error: PeaksError) -> NoReturn:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import http.client
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
+from urllib.parse import urlsplit
 
 from pytest_peaks.errors import NoSessionError
 from pytest_peaks.hosting import sessions, supervisor
@@ -21,6 +23,12 @@ from pytest_peaks.session.reservations import Reservations, allocating
 from pytest_peaks.session.spec import BrowserSpec, McpOptions
 
 SLOT_NAME = "pytest-slot"
+# The lease of a session that is being ended; it is free in a moment.
+ENDING = "ending"
+ENDING_WAIT = 2 * sessions.STOP_WAIT
+# On loopback an answer takes a millisecond. Twice, for a machine that is out of breath.
+PROBE_TIMEOUT = 1.5
+PROBES = 2
 
 
 class BorrowedSession(LiveSession):
@@ -79,14 +87,16 @@ class SlotSessions:
         :raises PeaksError: none could be started.
         """
         dirs = self.manager.dirs
-        if not self._take(dirs):
+        processes.wait_until(lambda: not self._is_ending(dirs), ENDING_WAIT)
+        if not self._take(dirs, self.name, self.name):
             self.say(f"{self.name} is in use by another run: this one starts its own browser")
             return None
         try:
             found = self._current(dirs)
             launch = launch_mark(spec)
-            if found is not None and (not found.alive or found.record.launch != launch):
-                why = "does not answer" if not found.alive else "was started with other options"
+            sick = found is not None and not _answers(found)
+            if found is not None and (sick or found.record.launch != launch):
+                why = "does not answer" if sick else "was started with other options"
                 self.say(f"{self.name} {why}: replaced")
                 sessions.stop(found)
                 found = None
@@ -94,7 +104,7 @@ class SlotSessions:
             if found is None:
                 self.say(f"{self.name} is kept for the next run (port {record.port})")
         except BaseException:
-            self._drop(dirs)
+            self._drop(dirs, self.name, self.name)
             raise
         if found is not None:
             self.say(f"{self.name} is used again (port {record.port}, {found.age_seconds} s old)")
@@ -102,7 +112,7 @@ class SlotSessions:
             self.manager,
             spec,
             dataclasses.replace(record, slot=self.slot),
-            give_back=lambda: self._drop(dirs),
+            give_back=lambda: self._drop(dirs, self.name, self.name),
             replace=self.end,
         )
 
@@ -111,11 +121,13 @@ class SlotSessions:
         dirs = self.manager.dirs
         for hosted in sessions.look(dirs)[0]:
             name = hosted.record.session_id
-            with allocating() as runtime:
-                used = Reservations(runtime, "uses").holder(guardian.name_key(dirs, name)) is not None
-            if name.startswith(SLOT_NAME) and not used:
+            if not name.startswith(SLOT_NAME) or not self._take(dirs, name, ENDING):
+                continue
+            try:
                 sessions.stop(hosted)
-                self.say(f"{name} is ended")
+            finally:
+                self._drop(dirs, name, ENDING)
+            self.say(f"{name} is ended")
 
     def end(self) -> None:
         """End this slot's session, if there is one."""
@@ -128,23 +140,51 @@ class SlotSessions:
         return next((hosted for hosted in found if hosted.record.session_id == self.name), None)
 
     def _start(self, dirs: ProjectDirs, spec: BrowserSpec, launch: str) -> Record:
-        hosting = Hosting(self.name, with_port=False, ports=WORKER_PORTS, launch=launch)
+        asked = self.manager.port_range
+        ports = dataclasses.replace(asked if asked.first else WORKER_PORTS, strict=True)
+        hosting = Hosting(self.name, with_port=False, ports=ports, launch=launch)
         return supervisor.start(Order(dirs, spec, hosting, McpOptions(settle=0)))
 
-    def _key(self, dirs: ProjectDirs) -> str:
-        return guardian.name_key(dirs, self.name)
-
-    def _take(self, dirs: ProjectDirs) -> bool:
+    def _take(self, dirs: ProjectDirs, name: str, what: str) -> bool:
+        """Take the lease of a slot's session; False if somebody uses it, or is ending it."""
         with allocating() as runtime:
             uses = Reservations(runtime, "uses")
-            if uses.holder(self._key(dirs)) is not None:
+            key = guardian.name_key(dirs, name)
+            if uses.holder(key) is not None:
                 return False
-            uses.take(self._key(dirs), self.manager.owner, self.name)
+            uses.take(key, self.manager.owner, what)
         return True
 
-    def _drop(self, dirs: ProjectDirs) -> None:
+    def _is_ending(self, dirs: ProjectDirs) -> bool:
         with allocating() as runtime:
-            Reservations(runtime, "uses").drop(self._key(dirs), self.name)
+            holder = Reservations(runtime, "uses").holder(guardian.name_key(dirs, self.name))
+        return holder is not None and holder[1] == ENDING
+
+    def _drop(self, dirs: ProjectDirs, name: str, what: str) -> None:
+        with allocating() as runtime:
+            Reservations(runtime, "uses").drop(guardian.name_key(dirs, name), what)
+
+
+def _answers(hosted: sessions.Hosted) -> bool:
+    """Whether browser and MCP server answer: a stopped process accepts connections and says nothing."""
+    if not hosted.alive:
+        return False
+    urls = [hosted.record.endpoints.get("cdp", ""), hosted.record.endpoints.get("mcp", "")]
+    return all(any(_says_something(url) for _ in range(PROBES)) for url in urls)
+
+
+def _says_something(url: str) -> bool:
+    place = urlsplit(url)
+    connection = http.client.HTTPConnection(place.hostname or "", place.port, timeout=PROBE_TIMEOUT)
+    try:
+        connection.request("GET", "/json/version" if place.scheme == "ws" else place.path)
+        connection.getresponse().read()
+    except (OSError, http.client.HTTPException):
+        return False
+    else:
+        return True
+    finally:
+        connection.close()
 
 
 def launch_mark(spec: BrowserSpec) -> str:

@@ -68,10 +68,17 @@ def driver():
     return found
 
 
+def use_doors(session):
+    """Have every door that the module's tests declare in use."""
+    if os.environ.get("DRIVEN_DOORS"):
+        session.mcp.call("browser_tabs", action="list")
+
+
 @pytest.fixture
 def here(peaks_session, peaks_page, peaks_slot, worker_id):
     """An open page; calling it tells the outside where and on what this test runs."""
     peaks_page.set_content("<h1>open</h1>")
+    use_doors(peaks_session)
 
     def tell(name=f"here-{worker_id}"):
         write(

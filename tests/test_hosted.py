@@ -286,7 +286,9 @@ def test_only_this_machine_and_this_user_can_reach_it(hosts: Hosts, surroundings
     runtime = hosts.folder / ".peaks/_runtime"
     for folder in (*runtime.iterdir(), surroundings.runtime, Path(session["tempDir"])):
         assert stat.S_IMODE(folder.stat().st_mode) == 0o700, folder
-    for file in (runtime / "playwright-sessions/mine.json", *surroundings.runtime.rglob("*.json")):
+    logs = [runtime / "logs/mine.log", runtime / "logs/mine.mcp.log"]
+    record = runtime / "playwright-sessions/mine.json"
+    for file in (record, *logs, *surroundings.runtime.rglob("*.json")):
         assert stat.S_IMODE(file.stat().st_mode) == 0o600, file
     hosts.ok("stop", "--terminal", "mine")
 
@@ -938,6 +940,17 @@ def test_a_session_can_be_stopped_while_it_starts(hosts: Hosts) -> None:
     hosts.ok("stop", "--terminal", "mine")
     start.communicate(timeout=PATIENCE)
     assert start.returncode == 5
+
+
+def test_a_long_temp_dir_is_no_obstacle(hosts: Hosts, tmp_path: Path) -> None:
+    # A socket's name has to fit; Chromium would abort.
+    long = tmp_path / ("x" * 100)
+    long.mkdir()
+    arguments = ("start", "--terminal", "mine", "--port", str(next(hosts.ports)))
+    session = hosts.ok(*arguments, TMPDIR=str(long))["session"]
+    assert works(session)
+    hosts.ok("stop", "--terminal", "mine")
+    assert not Path(session["tempDir"]).parent.exists()
 
 
 # Stop

@@ -13,6 +13,7 @@ import socket
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from textwrap import dedent
 
 import pytest
 from driven import PATIENCE, DrivenRun, Here, driven, kill
@@ -42,10 +43,28 @@ SLOW = {
     "sigterm-group-in-playwright-n2",
     "sigkill-group-in-playwright-n2",
 }
+# With the MCP door, a server more in every worker: the ways in which no code of ours runs in the worker.
+FAST_WITH_MCP = {
+    "exit-in-test-n2-mcp",
+    "sigkill-chromium-n0-mcp",
+    "sigkill-controller-n0-mcp",
+    "sigkill-controller-n2-mcp",
+    "sigterm-controller-n2-mcp",
+}
 
 
 def cell(*values: object, name: str) -> object:
-    return pytest.param(*values, id=name, marks=[pytest.mark.slow] if name in SLOW else [])
+    slow = name in SLOW or (name.endswith("-mcp") and name not in FAST_WITH_MCP)
+    return pytest.param(*values, id=name, marks=[pytest.mark.slow] if slow else [])
+
+
+def with_doors(module: str, door: str, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A module whose tests declare a door, and use it."""
+    if not door:
+        return module
+    monkeypatch.setenv("DRIVEN_DOORS", door)
+    mark = f"import pytest as _pytest; pytestmark = _pytest.mark.peaks_session(doors=({door!r},))"
+    return f"{mark}\n{dedent(module)}"
 
 
 # --- Runs that end by themselves, or by what a test does.
@@ -114,9 +133,10 @@ EXITING = """
 # One worker runs all tests of this file (--dist loadfile), so that "the next test" means something.
 KILLING = """
     import os, signal, psutil
-    from conftest import driver, write
+    from conftest import driver, use_doors, write
 
     def test_before(peaks_session, peaks_page):
+        use_doors(peaks_session)
         write("first-browser", pid=peaks_session.pid)
 
     def test_victim(peaks_session, peaks_page):
@@ -131,9 +151,10 @@ KILLING = """
 
 STOPPING = """
     import os, signal
-    from conftest import write
+    from conftest import use_doors, write
 
     def test_before(peaks_session, peaks_page):
+        use_doors(peaks_session)
         write("first-browser", pid=peaks_session.pid)
 
     def test_stops_its_browser(peaks_session, peaks_page):
@@ -163,7 +184,7 @@ ENDINGS = {
         (1, 1),
         ({"passed": 2, "failed": 1}, {"passed": 2, "failed": 1}),
         IN_ONE_WORKER,
-        says=("TargetClosedError", NOTHING_LEFT),
+        says=("DRIVER_FAILED: Playwright's driver died during this test", NOTHING_LEFT),
         new_browser=False,
     ),
     "sigkill-chromium": Ending(
@@ -186,15 +207,25 @@ ENDINGS = {
 
 
 @pytest.mark.parametrize(
-    ("name", "workers"),
-    [cell(name, workers, name=f"{name}-{workers}") for name in ENDINGS for workers in WORKERS],
+    ("name", "workers", "door"),
+    [
+        cell(name, workers, door, name="-".join(filter(None, (name, workers, door))))
+        for door in ("", "mcp")
+        for name in ENDINGS
+        for workers in WORKERS
+    ],
 )
 def test_nothing_is_left_of_a_run_that_ends_by_itself(
-    project: pytest.Pytester, surroundings: Surroundings, name: str, workers: str
+    project: pytest.Pytester,
+    surroundings: Surroundings,
+    monkeypatch: pytest.MonkeyPatch,
+    name: str,
+    workers: str,
+    door: str,
 ) -> None:
     ending = ENDINGS[name]
     which = list(WORKERS).index(workers)
-    project.makepyfile(ending.module)
+    project.makepyfile(with_doors(ending.module, door, monkeypatch))
     with driven(project, "-n", number_of(workers), *ending.arguments) as run:
         status = run.end()
         surroundings.assert_clean(project.path)
@@ -209,7 +240,8 @@ def test_nothing_is_left_of_a_run_that_ends_by_itself(
             first, following = (
                 json.loads((run.seen / name).read_text())["pid"] for name in ("first-browser", "next-browser")
             )
-            assert (first != following) == ending.new_browser
+            # A default context that could not be wiped without its driver is not used again.
+            assert (first != following) == (ending.new_browser or bool(door))
             assert ending.new_browser or "BROWSER_LOST" not in run.output
 
 
@@ -246,9 +278,14 @@ SIGNALLED_AGAIN = """
 UNTIL_TOLD = 'wait_for(SEEN / "go")'
 
 
-def hanging(project: pytest.Pytester, workers: str, hang: str = IN_SLEEP) -> None:
+def hanging(
+    project: pytest.Pytester,
+    workers: str,
+    hang: str = IN_SLEEP,
+    change: Callable[[str], str] = lambda module: module,
+) -> None:
     """One hanging test for each worker."""
-    project.makepyfile(HANGING.format(tests=len(WORKERS[workers]), hang=hang))
+    project.makepyfile(change(HANGING.format(tests=len(WORKERS[workers]), hang=hang)))
 
 
 @dataclass(frozen=True)
@@ -279,21 +316,29 @@ BLOWS = {
 
 
 @pytest.mark.parametrize(
-    ("name", "workers", "hang"),
+    ("name", "workers", "hang", "door"),
     [
-        *(cell(name, workers, IN_SLEEP, name=f"{name}-{workers}") for name in BLOWS for workers in WORKERS),
-        *(
-            cell(name, workers, IN_PLAYWRIGHT, name=f"{name}-in-playwright-{workers}")
-            for name in BLOWS
-            for workers in WORKERS
-        ),
+        cell(name, workers, hang, door, name="-".join(filter(None, (name, where, workers, door))))
+        for hang, where, door in (
+            (IN_SLEEP, "", ""),
+            (IN_PLAYWRIGHT, "in-playwright", ""),
+            (IN_SLEEP, "", "mcp"),
+        )
+        for name in BLOWS
+        for workers in WORKERS
     ],
 )
 def test_nothing_is_left_of_a_run_that_a_signal_ends(
-    project: pytest.Pytester, surroundings: Surroundings, name: str, workers: str, hang: str
+    project: pytest.Pytester,
+    surroundings: Surroundings,
+    monkeypatch: pytest.MonkeyPatch,
+    name: str,
+    workers: str,
+    hang: str,
+    door: str,
 ) -> None:
     blow = BLOWS[name]
-    hanging(project, workers, hang)
+    hanging(project, workers, hang, lambda module: with_doors(module, door, monkeypatch))
     with driven(project, "-n", number_of(workers)) as run:
         run.here(*WORKERS[workers])
         blow.strike(run)

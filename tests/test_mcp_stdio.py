@@ -255,9 +255,7 @@ def test_a_signal_ends_all_of_it(
 
 
 @pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="POSIX signals")
-def test_a_client_that_dies_takes_all_with_it(
-    tmp_path: Path, surroundings: Surroundings, site: str
-) -> None:
+def test_a_client_that_dies_takes_all_with_it(tmp_path: Path, surroundings: Surroundings, site: str) -> None:
     """The harness is killed and says no goodbye: stdin ends all the same."""
     script = tmp_path / "harness.py"
     script.write_text(
@@ -376,7 +374,11 @@ def test_a_hosted_session_that_is_stopped_ends_its_clients(
         (["--browser", "firefox"], "INVALID_OPTION: firefox can't be served by `peaks mcp`", 2),
         (["--browser", "nonsense"], "INVALID_OPTION: 'nonsense' is not a browser", 2),
         (["--executable", "/nowhere/chromium"], "BROWSER_NOT_FOUND: ", 1),
-        (["--mcp-command", "/nowhere/server"], "START_FAILED: the MCP server /nowhere/server cannot be run", 5),
+        (
+            ["--mcp-command", "/nowhere/server"],
+            "START_FAILED: the MCP server /nowhere/server cannot be run",
+            5,
+        ),
         (["--mcp-command", "node 'unbalanced"], "START_FAILED: ", 5),
         (["--port", "1"], "USAGE: ", 2),
     ],

@@ -8,7 +8,7 @@ import re
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pytest_peaks.errors import InvalidNameError
@@ -81,6 +81,7 @@ def test_cleaning(text: str, expected: str) -> None:
     assert clean(text) == expected
 
 
+@settings(deadline=None)
 @given(st.text(min_size=1))
 def test_a_cleaned_text_is_a_plain_file_name_and_stays_as_it_is(text: str) -> None:
     cleaned = clean(text)
@@ -90,6 +91,7 @@ def test_a_cleaned_text_is_a_plain_file_name_and_stays_as_it_is(text: str) -> No
     assert check_terminal_id(cleaned) == cleaned
 
 
+@settings(deadline=None)
 @given(st.text(alphabet="abcXYZ019_-", min_size=1, max_size=64))
 def test_a_clean_text_is_not_changed(text: str) -> None:
     assert clean(text) == text
@@ -172,6 +174,7 @@ def test_an_id_that_ls_shows_is_taken_as_it_is(text: str) -> None:
     assert current(text, {}).id == text
 
 
+@settings(deadline=None)
 @given(st.text())
 def test_whatever_is_typed_is_refused_or_a_plain_file_name(text: str) -> None:
     try:
@@ -229,6 +232,7 @@ def test_equal_beginnings_of_long_ids_are_told_apart() -> None:
     assert len(other.distinct_id) <= 64
 
 
+@settings(deadline=None)
 @given(st.text(min_size=1), st.text(min_size=1))
 def test_any_two_terminals_have_two_names(one: str, other: str) -> None:
     first, second = of(TERM_SESSION_ID=one), of(TERM_SESSION_ID=other)

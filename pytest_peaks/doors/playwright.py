@@ -70,6 +70,11 @@ class PlaywrightDoor:
         """Playwright's driver process, where it is known."""
         return self._driver
 
+    @property
+    def is_lost(self) -> bool:
+        """Whether the driver died since it was last used."""
+        return self._playwright is not None and self._driver is not None and not self._driver.is_alive()
+
     def playwright(self) -> Playwright:
         """The running Playwright; starts it, or starts it anew if its driver died.
 
