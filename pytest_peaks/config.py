@@ -244,6 +244,6 @@ def _boolean(text: str) -> bool:
 
 def _headed_by_default() -> bool:
     """PWDEBUG shows the window, as it does in Playwright, where there is a display to show it."""
-    from pytest_peaks.session.browsers import has_display
+    from pytest_peaks.session.machine import has_display
 
     return bool(os.environ.get("PWDEBUG")) and has_display()

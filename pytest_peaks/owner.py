@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -45,6 +46,7 @@ class Owner:
         self._shared: dict[BrowserSpec, LiveSession] = {}
         self._attached: dict[LiveSession, Browser | BrowserContext] = {}
         self._servers: dict[tuple[str, McpOptions], McpServer] = {}
+        self._server_numbers = itertools.count(1)
         self._wipeable: dict[str, bool] = {}
         self._ended_kept = False
         self._watchdog: Watchdog | None = None
@@ -160,13 +162,14 @@ class Owner:
         if server is None or not server.is_alive():
             assert live.endpoint is not None, "a session with this door has a debugging port"
             temp = Path(live.record.temp_dir)
-            part = f"mcp{sum(1 for part in live.record.processes if part.startswith('mcp')) or ''}"
+            part = f"mcp{next(self._server_numbers)}"
             server = mcp.start(
                 options,
                 mcp.on_endpoint(live.endpoint),
                 port=0,
                 env=child_environment(live.session_id, temp),
-                log=self.manager.dirs.logs / f"{live.session_id}.mcp.log",
+                # Not beside the session's own logs: of a kept one, its own server's is there.
+                log=temp / f"{part}.log",
                 output_dir=temp / "output",
             )
             live.adopt(part, server.spawned)

@@ -5,16 +5,19 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import http.client
+import json
 import os
+import socket
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 from urllib.parse import urlsplit
 
-from pytest_peaks.errors import NoSessionError
+from pytest_peaks.errors import BrowserLostError, InvalidOptionError, NoSessionError
 from pytest_peaks.hosting import sessions, supervisor
 from pytest_peaks.hosting.order import Order
 from pytest_peaks.hosting.terminals import Terminal, check_terminal_id
-from pytest_peaks.session import browsers, guardian, processes
+from pytest_peaks.session import browsers, guardian, processes, spawning
 from pytest_peaks.session.manager import Hosting, LiveSession, SessionManager
 from pytest_peaks.session.paths import ProjectDirs
 from pytest_peaks.session.ports import WORKER_PORTS
@@ -29,6 +32,8 @@ ENDING_WAIT = 2 * sessions.STOP_WAIT
 # On loopback an answer takes a millisecond. Twice, for a machine that is out of breath.
 PROBE_TIMEOUT = 1.5
 PROBES = 2
+# For a browser that somebody else looks after: it may be busy.
+ATTACH_TIMEOUT = 10.0
 
 
 class BorrowedSession(LiveSession):
@@ -48,7 +53,7 @@ class BorrowedSession(LiveSession):
         self._give_back = give_back
         self._replace = replace
 
-    def adopt(self, part: str, spawned: processes.Spawned) -> None:  # noqa: ARG002 - as in LiveSession
+    def adopt(self, part: str, spawned: spawning.Spawned) -> None:  # noqa: ARG002 - as in LiveSession
         """Keep a process until the session is given back; its record is its owner's to write."""
         self._pipes.append(spawned.pipe)
 
@@ -204,20 +209,19 @@ def attach(manager: SessionManager, spec: BrowserSpec, target: str) -> LiveSessi
     :param target: a CDP URL (``http://…``, ``ws://…/devtools/…``), a Playwright server's ``ws://…``, or
         the id of a terminal whose session ``peaks playwright ls`` shows.
     :raises NoSessionError: there is no such terminal's session.
+    :raises BrowserLostError: nothing answers there.
     """
-    if "://" in target:
-        endpoint, port = target, 0
-    else:
-        hosted = _of_terminal(manager.dirs, target)
-        endpoint, port = hosted.record.endpoints["cdp"], hosted.record.port
+    hosted = None if "://" in target else _of_terminal(manager.dirs, target).record
     record = Record(
         session_id=f"attached-{manager.owner.pid}",
-        port=port,
+        port=hosted.port if hosted else 0,
         browser=str(spec.browser),
         user_data_dir="",
         started_at=now_iso(),
         owner=manager.owner,
-        endpoints={"cdp": endpoint},
+        pid=hosted.pid if hosted else None,
+        processes=hosted.processes if hosted else {},
+        endpoints={"cdp": hosted.endpoints["cdp"] if hosted else _websocket(target)},
         slot=manager.run.slot if manager.run else None,
         temp_dir=str(manager.temp_dir),
         status="ready",
@@ -225,11 +229,48 @@ def attach(manager: SessionManager, spec: BrowserSpec, target: str) -> LiveSessi
     return BorrowedSession(manager, spec, record, give_back=lambda: None, replace=lambda: None)
 
 
+def _websocket(url: str) -> str:
+    """The WebSocket URL of a browser that is here; another machine's is left to Playwright, and its proxy.
+
+    :raises InvalidOptionError: `url` names no host.
+    :raises BrowserLostError: nothing answers there.
+    """
+    place = urlsplit(url)
+    if not place.hostname:
+        raise InvalidOptionError(
+            f"--peaks-attach: {url!r} names no host", hint="such as http://127.0.0.1:9222"
+        )
+    if place.hostname not in ("localhost", "127.0.0.1", "::1"):
+        return url
+    # Looked up here, since Playwright asks HTTP_PROXY even for what is on this machine.
+    try:
+        with socket.create_connection((place.hostname, place.port or 80), ATTACH_TIMEOUT):
+            pass
+        return url if place.scheme != "http" else str(_asked(url)["webSocketDebuggerUrl"])
+    except (OSError, http.client.HTTPException, ValueError, KeyError, TypeError) as error:
+        raise BrowserLostError(
+            f"no browser answers at {url}: {error}",
+            hint="`peaks playwright ls` shows the sessions of this project; another browser's URL is on its "
+            "--remote-debugging-port",
+        ) from None
+
+
+def _asked(url: str) -> Any:
+    """What a browser says of itself on its debugging port."""
+    place = urlsplit(url)
+    connection = http.client.HTTPConnection(place.hostname or "", place.port, timeout=ATTACH_TIMEOUT)
+    try:
+        connection.request("GET", "/json/version")
+        return json.loads(connection.getresponse().read())
+    finally:
+        connection.close()
+
+
 def _of_terminal(dirs: ProjectDirs, terminal: str) -> sessions.Hosted:
     found, _ = sessions.look(dirs)
     check_terminal_id(terminal)
     exact = [hosted for hosted in found if hosted.record.session_id == terminal]
-    hosted = exact[0] if exact else sessions.choose(found, Terminal(terminal, terminal), None)
+    hosted = exact[0] if exact else sessions.choose(found, Terminal(terminal, terminal, typed=True), None)
     if not hosted.alive:
         raise NoSessionError(
             f"the session of {terminal} is not alive", hint="`peaks playwright ls` shows which are"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import stat
 from pathlib import Path
 
@@ -177,7 +176,7 @@ def test_an_unusable_sandbox_is_solved(project: pytest.Pytester) -> None:
         "echo 'FATAL: No usable sandbox! Update your kernel' >&2; exit 1\n",
     )
     project.makeconftest(
-        "from pytest_peaks.session import browsers\nbrowsers.sandbox = lambda: browsers.Sandbox(True, 'as said')"
+        "from pytest_peaks.session import machine\nmachine.sandbox = lambda: machine.Sandbox(True, 'as said')"
     )
     # Root needs the switch in any case; the first start then fails for that reason or for the stand-in's.
     project.makepyfile(HELLO)

@@ -15,7 +15,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -721,14 +721,27 @@ def server_of_the_wheel() -> str:
     return " ".join([*driver_command(), "mcp"])
 
 
-def test_another_mcp_server_has_the_same_life(hosts: Hosts) -> None:
-    session = hosts.start("mine", "--mcp-command", server_of_the_wheel())
-    assert works(session)
-    psutil.Process(session["owner"]["pid"]).kill()
-    wait_until(
-        lambda: not any(part.is_alive() for part in hosts.record("mine").processes.values()), "its end"
-    )
+@pytest.mark.parametrize("how", ["itself", "below a wrapper"])
+def test_another_mcp_server_has_the_same_life(hosts: Hosts, surroundings: Surroundings, how: str) -> None:
+    command = server_of_the_wheel()
+    if how == "below a wrapper":  # as npx is one
+        command = script(hosts.folder, "wrapper", f'{command} "$@"; exit $?')
+    options = ("--mcp-command", command, "--idle-timeout", "1")
+    session = hosts.start("mine", *options)
+    McpClient(url_of(session)).call("browser_tabs", action="list")
+    wait_until(lambda: not hosts.has_record("mine"), "the end of an idle session")
+    surroundings.assert_clean(hosts.folder)
+
+    session = hosts.start("mine", *options[:2])
+    record = hosts.record("mine")
+    psutil.Process(record.owner.pid).kill()
+    wait_until(lambda: not any(part.is_alive() for part in record.processes.values()), "its end")
+    wait_until(lambda: not surroundings.processes(), "the end of what is below")
     hosts.ok("stop", "--terminal", "mine")
+
+    hosts.start("mine", *options[:2])
+    hosts.ok("stop", "--terminal", "mine")
+    assert surroundings.processes() == []
 
 
 # Profiles
@@ -862,6 +875,21 @@ def test_an_executable_is_looked_for_from_where_the_user_is(hosts: Hosts) -> Non
 
 MOMENTS = ("spawned", "recorded", "browser", "server", "ready", "answered")
 
+# A start that stands still once it has spawned its supervisor, so that it takes no answer.
+FROZEN = """
+import os, signal
+from pytest_peaks.session import processes
+
+spawn = processes.spawn_detached
+
+def spawn_and_freeze(*arguments):
+    spawned = spawn(*arguments)
+    os.kill(os.getpid(), signal.SIGSTOP)
+    return spawned
+
+processes.spawn_detached = spawn_and_freeze
+"""
+
 
 def has_come(moment: str, hosts: Hosts, around: Surroundings) -> bool:
     """How far a start is."""
@@ -869,21 +897,18 @@ def has_come(moment: str, hosts: Hosts, around: Surroundings) -> bool:
         return any((around.runtime / "starts").glob("*.json"))
     if moment in ("spawned", "server"):
         word = "hosting.supervisor" if moment == "spawned" else "--cdp-endpoint"
-        return any(word in " ".join(process.cmdline()) for process in live(around))
+        return any(word in line for line in command_lines(around))
     found = Registry(hosts.dirs.records).read("mine")
     if found is None or moment == "recorded":
         return found is not None
     return found.status == "ready" if moment == "ready" else bool(found.processes)
 
 
-def live(around: Surroundings) -> list[psutil.Process]:
+def command_lines(around: Surroundings) -> list[str]:
     found = []
     for process in around.processes():
-        try:
-            process.cmdline()
-        except psutil.Error:
-            continue
-        found.append(process)
+        with suppress(psutil.Error):
+            found.append(" ".join(process.cmdline()))
     return found
 
 
@@ -892,10 +917,28 @@ def live(around: Surroundings) -> list[psutil.Process]:
 def test_a_start_that_is_ended_before_its_answer_leaves_nothing(
     hosts: Hosts, surroundings: Surroundings, moment: str, number: int
 ) -> None:
-    start = hosts.spawn("start", "--terminal", "mine", "--port", str(next(hosts.ports)))
-    # Frozen once it has spawned the supervisor, so that it takes no answer meanwhile.
-    wait_until(lambda: has_come("spawned", hosts, surroundings), "a supervisor")
-    start.send_signal(signal.SIGSTOP)
+    port = str(next(hosts.ports))
+    start = subprocess.Popen(
+        [
+            sys.executable,
+            "-c",
+            FROZEN + COMMAND[2],
+            "playwright",
+            "start",
+            "--terminal",
+            "mine",
+            "--port",
+            port,
+        ],
+        cwd=hosts.folder,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    status = psutil.Process(start.pid).status
+    wait_until(lambda: status() == psutil.STATUS_STOPPED, "a start with a supervisor")
     wait_until(lambda: has_come(moment, hosts, surroundings), moment)
     start.send_signal(number)
     start.send_signal(signal.SIGCONT)

@@ -20,7 +20,8 @@ import pytest
 from pytest_peaks.session import processes
 from pytest_peaks.session.identity import ProcessIdentity
 from pytest_peaks.session.manager import child_environment
-from pytest_peaks.session.processes import OwnerPipe, Spawned, end_tree, spawn_browser, wait_until
+from pytest_peaks.session.processes import end_tree, wait_until
+from pytest_peaks.session.spawning import OwnerPipe, Spawned, spawn_browser
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="POSIX processes")
 linux = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
@@ -176,7 +177,7 @@ def test_a_browser_that_ends_at_once_has_an_identity_that_is_dead(stand_in: Stan
 OWNER = """
 import os, sys
 from pathlib import Path
-from pytest_peaks.session.processes import spawn_browser
+from pytest_peaks.session.spawning import spawn_browser
 spawned = spawn_browser([sys.argv[1]], os.environ, Path(sys.argv[2]))
 how = sys.argv[3]
 child = 0
@@ -250,7 +251,7 @@ def test_a_detached_process_has_a_session_of_its_own_and_outlives_its_starter(tm
     code = """
 import os, sys
 from pathlib import Path
-from pytest_peaks.session.processes import spawn_detached
+from pytest_peaks.session.spawning import spawn_detached
 print(spawn_detached([sys.executable, "-c", "import os, time; print(os.getsid(0), flush=True); time.sleep(300)"],
                      os.environ, Path(sys.argv[1])).pid, flush=True)
 """

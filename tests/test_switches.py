@@ -13,8 +13,8 @@ import pytest
 from leaks import Surroundings
 
 from pytest_peaks.session import browsers
-from pytest_peaks.session.browsers import DEFAULT_SWITCHES, HEADLESS_SWITCHES, QUIET_SWITCHES
 from pytest_peaks.session.spec import BrowserSpec
+from pytest_peaks.session.switches import DEFAULT_SWITCHES, HEADLESS_SWITCHES, QUIET_SWITCHES, command
 
 # The lists are those of this release. An older one passes others, which is no fault of ours; a newer
 # one that passes others is what these tests are for.
@@ -76,9 +76,9 @@ def run(code: str, executable: Path) -> str:
     return done.stdout
 
 
-def switches(command: list[str]) -> set[str]:
+def switches(line: list[str]) -> set[str]:
     """A command line without what is `OWN`; lists of features are sets."""
-    found = {part for part in command if not part.startswith(OWN)}
+    found = {part for part in line if not part.startswith(OWN)}
     return {_sorted_features(part) for part in found}
 
 
@@ -99,9 +99,7 @@ def test_a_headless_browser_gets_the_switches_that_playwright_gives_it(surroundi
     found = browsers.find(BrowserSpec())
     assert found.executable is not None
     theirs = json.loads(run(LAUNCH, found.executable))
-    ours = browsers.command(
-        found.executable, port=9000, user_data_dir=Path("/profile"), headed=False, sandboxed=True
-    )
+    ours = command(found.executable, port=9000, user_data_dir=Path("/profile"), headed=False, sandboxed=True)
     assert difference(switches(ours[1:]), switches(theirs)) == NONE
     assert switches(ours[1:]) == switches([*DEFAULT_SWITCHES, *HEADLESS_SWITCHES])
 
@@ -116,14 +114,14 @@ def test_a_browser_with_a_window_gets_the_switches_that_playwright_gives_it(
     stand_in.chmod(0o755)
     run(LAUNCH_HEADED, stand_in)
     theirs = json.loads(note.read_text())
-    ours = browsers.command(stand_in, port=9000, user_data_dir=Path("/profile"), headed=True, sandboxed=True)
+    ours = command(stand_in, port=9000, user_data_dir=Path("/profile"), headed=True, sandboxed=True)
     assert difference(switches(ours[1:]), switches(theirs)) == NONE
     assert switches(ours[1:]) == switches([*DEFAULT_SWITCHES])
 
 
 def test_the_command_names_the_profile_the_port_and_whether_there_is_a_sandbox() -> None:
-    def command(*, headed: bool = False, sandboxed: bool = True, extra: tuple[str, ...] = ()) -> list[str]:
-        return browsers.command(
+    def built(*, headed: bool = False, sandboxed: bool = True, extra: tuple[str, ...] = ()) -> list[str]:
+        return command(
             Path("/opt/chromium"),
             port=9000,
             user_data_dir=Path("/two words"),
@@ -132,14 +130,14 @@ def test_the_command_names_the_profile_the_port_and_whether_there_is_a_sandbox()
             extra=extra,
         )
 
-    assert command()[0] == "/opt/chromium"
-    assert command()[-3:] == ["--user-data-dir=/two words", "--remote-debugging-port=9000", "about:blank"]
-    assert "--remote-debugging-pipe" not in command(), "the spawner adds it"
-    assert "--no-sandbox" not in command()
-    assert set(command(sandboxed=False)) - set(command()) == {"--no-sandbox"}
-    assert set(command()) - set(command(headed=True)) == set(HEADLESS_SWITCHES)
-    assert set(QUIET_SWITCHES) <= set(command(headed=True))
-    assert set(command(extra=("--lang=de",))) - set(command()) == {"--lang=de"}
+    assert built()[0] == "/opt/chromium"
+    assert built()[-3:] == ["--user-data-dir=/two words", "--remote-debugging-port=9000", "about:blank"]
+    assert "--remote-debugging-pipe" not in built(), "the spawner adds it"
+    assert "--no-sandbox" not in built()
+    assert set(built(sandboxed=False)) - set(built()) == {"--no-sandbox"}
+    assert set(built()) - set(built(headed=True)) == set(HEADLESS_SWITCHES)
+    assert set(QUIET_SWITCHES) <= set(built(headed=True))
+    assert set(built(extra=("--lang=de",))) - set(built()) == {"--lang=de"}
     for given in (DEFAULT_SWITCHES, HEADLESS_SWITCHES, QUIET_SWITCHES):
         assert len({switch.partition("=")[0] for switch in given}) == len(given), (
             "a later switch hides an earlier"

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 PAGE = "<!doctype html><title>page</title><h1>page</h1>"
-WORKER = "self.addEventListener('fetch', () => {}); self.addEventListener('activate', e => e.waitUntil(clients.claim()))"
+WORKER = "onfetch = () => {}; onactivate = event => event.waitUntil(clients.claim())"
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -28,7 +28,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(data)
 
-    def log_message(self, format: str, *args: object) -> None:
+    def log_message(self, *_: object) -> None:
         """Quiet."""
 
 

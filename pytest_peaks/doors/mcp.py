@@ -17,7 +17,7 @@ from pathlib import Path
 
 from pytest_peaks.doors.mcp_client import McpClient, Tool, ToolResult, client_config
 from pytest_peaks.errors import McpFailedError, StartFailedError
-from pytest_peaks.session import processes
+from pytest_peaks.session import processes, spawning
 from pytest_peaks.session.identity import ProcessIdentity
 from pytest_peaks.session.spec import McpOptions
 from pytest_peaks.session.startup import LostBindError, log_tail
@@ -42,7 +42,7 @@ class McpServer:
     :ivar spawned: its process, and its stdin: when the owner closes that or dies, the server ends.
     """
 
-    spawned: processes.Spawned
+    spawned: spawning.Spawned
     url: str
 
     def is_alive(self) -> bool:
@@ -145,7 +145,7 @@ def start(
     command = server_command(options, target, port, output_dir)
     environment = server_environment(options, env)
     try:
-        spawned = processes.spawn_held(command, environment, log)
+        spawned = spawning.spawn_held(command, environment, log)
     except OSError as error:
         raise StartFailedError(
             f"the MCP server {command[0]} cannot be run: {error.strerror or error}",

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pytest_peaks.errors import BrowserLostError, DriverFailedError
-from pytest_peaks.session import browsers, processes
+from pytest_peaks.session import browsers, machine, processes
 from pytest_peaks.session.identity import ProcessIdentity
 from pytest_peaks.session.manager import LiveSession, child_environment
 
@@ -117,8 +117,11 @@ class PlaywrightDoor:
                     return playwright.chromium.connect(session.endpoint, timeout=ATTACH_TIMEOUT * 1000)
                 return playwright.chromium.connect_over_cdp(session.endpoint, timeout=ATTACH_TIMEOUT * 1000)
         except Error as error:
+            port = session.record.port
             raise BrowserLostError(
-                f"{session.found} does not answer on port {session.record.port}: {essence(error)}",
+                f"{session.found} does not answer on port {port}: {essence(error)}"
+                if port
+                else f"no browser answers at {session.endpoint}: {essence(error)}",
                 hint="`peaks doctor` says what is wrong with this machine",
             ) from None
 
@@ -137,7 +140,7 @@ class PlaywrightDoor:
         if session.found.executable is not None:
             options["executable_path"] = session.found.executable
         if spec.browser.is_chromium:
-            options["chromium_sandbox"] = browsers.sandbox().usable
+            options["chromium_sandbox"] = machine.sandbox().usable
         if spec.by_driver:
             options["args"] = [f"--remote-debugging-port={session.record.port}"]
         launched: Browser | BrowserContext

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from pytest_peaks.doors import mcp
-from pytest_peaks.errors import NoSessionError, StartFailedError
+from pytest_peaks.errors import BrowserLostError, NoSessionError, StartFailedError
 from pytest_peaks.hosting import sessions
 from pytest_peaks.hosting.terminals import Terminal
 from pytest_peaks.session import guardian
@@ -60,6 +60,7 @@ def serve_hosted(dirs: ProjectDirs, terminal: Terminal, options: McpOptions) -> 
     """Serve a client on a hosted session, which stays when the client goes. The server's exit code.
 
     :raises NoSessionError: that terminal has no live session.
+    :raises BrowserLostError: it ended while it was used.
     """
     hosted = sessions.choose(sessions.look(dirs)[0], terminal, None)
     if not hosted.alive:
@@ -67,12 +68,19 @@ def serve_hosted(dirs: ProjectDirs, terminal: Terminal, options: McpOptions) -> 
             f"the session of {terminal.id} is not alive", hint="`peaks playwright start` starts one"
         )
     endpoint = hosted.record.endpoints["cdp"]
+    temp = Path(hosted.record.temp_dir)
+    # With the session's mark and in its temp dir: this server ends, and what it left goes, with the session.
+    env = child_environment(hosted.record.mark, temp)
     _end_on_signals()
-    output = Path(hosted.record.temp_dir) / "output"
     try:
-        return _relay(options, mcp.on_endpoint(endpoint), os.environ, output)
+        code = _relay(options, mcp.on_endpoint(endpoint), env, temp / "output")
     except KeyboardInterrupt:
         return 128 + signal.SIGINT
+    if code and not hosted.record.owner.is_alive():
+        raise BrowserLostError(
+            f"the session of {terminal.id} has ended", hint="`peaks playwright start` starts one"
+        )
+    return code
 
 
 def _end_on_signals() -> None:

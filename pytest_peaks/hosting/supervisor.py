@@ -21,7 +21,7 @@ from pytest_peaks.doors import mcp
 from pytest_peaks.errors import PeaksError, PortExhaustedError, StartFailedError
 from pytest_peaks.hosting.idle import IdleClock
 from pytest_peaks.hosting.order import Order
-from pytest_peaks.session import guardian, processes
+from pytest_peaks.session import guardian, processes, spawning
 from pytest_peaks.session.identity import ProcessIdentity
 from pytest_peaks.session.manager import (
     BIND_ATTEMPTS,
@@ -64,22 +64,24 @@ def start(order: Order) -> Record:
     content = json.dumps({"order": order.to_json(), "answer": str(answer), "starter": me.to_json()})
     supervisor: ProcessIdentity | None = None
     try:
-        command = processes.python_command("pytest_peaks.hosting.supervisor", content)
-        supervisor = processes.spawn_detached(command, os.environ, log)
+        command = spawning.python_command("pytest_peaks.hosting.supervisor", content)
+        supervisor = spawning.spawn_detached(command, os.environ, log)
         answered = processes.wait_until(lambda: answer.exists() or not supervisor.is_alive(), ANSWER_TIMEOUT)
         if not answer.exists():
             text = log.read_text(errors="replace") if log.exists() else ""
             what = "died before the session was ready" if answered else "gave no answer in time"
             raise StartFailedError(f"the session's supervisor {what}{log_tail(text)}")  # noqa: TRY301
-        return _read_answer(order, answer)
+        record = _read_answer(order, answer)
+        answer.unlink()  # by which the supervisor knows that its session has been taken over
+        return record
     except BaseException:
+        # If it is not known yet, it will see that we are gone.
         if supervisor is not None:
             processes.end_tree(supervisor, grace=END_GRACE)
             _remove_all_of(order, supervisor)
+            answer.unlink(missing_ok=True)
         raise
     finally:
-        # Only now the supervisor knows that its session has been taken over.
-        answer.unlink(missing_ok=True)
         log.unlink(missing_ok=True)
 
 

@@ -1,4 +1,4 @@
-"""Which executable, which switches, and whether Chromium's sandbox can be used."""
+"""Which browsers are on this machine, and where."""
 
 from __future__ import annotations
 
@@ -7,84 +7,14 @@ import json
 import os
 import shutil
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
-from pytest_peaks.errors import BrowserNotFoundError, NoDisplayError
+from pytest_peaks.errors import BrowserNotFoundError
+from pytest_peaks.session import machine
 from pytest_peaks.session.spec import BrowserName, BrowserSpec
-
-# Playwright's own default switches for Chromium (its chromiumSwitches.ts and chromium.ts, release
-# 1.65, Apache-2.0). They are more than taste: without them a browser reached over CDP partitions
-# the storage of iframes, throttles background tabs and asks about search engines.
-# tests/test_switches.py holds this list against what the installed Playwright passes.
-DISABLED_FEATURES = (
-    "AvoidUnnecessaryBeforeUnloadCheckSync",
-    "DestroyProfileOnBrowserClose",
-    "HttpsUpgrades",
-    "HttpsFirstBalancedModeAutoEnable",
-    "LensOverlay",
-    "MediaRouter",
-    "PaintHolding",
-    "ThirdPartyStoragePartitioning",
-    "AvoidCorsURLLoaderRestartOnRedirect",
-    "TcpPortRandomizationWin",
-    "OptimizationHints",
-    "NetworkTimeServiceQuerying",
-    "AimEnabled",
-    "PreconnectToSearch",
-    "msForceBrowserSignIn",
-    "msEdgeUpdateLaunchServicesPreferredVersion",
-)
-ENABLED_FEATURES = ("CDPScreenshotNewSurface", "SkipListAccountsWithoutGaiaCookies")
-DEFAULT_SWITCHES = (
-    "--disable-field-trial-config",
-    "--disable-background-networking",
-    "--disable-background-timer-throttling",
-    "--disable-backgrounding-occluded-windows",
-    "--disable-back-forward-cache",
-    "--disable-breakpad",
-    "--disable-component-extensions-with-background-pages",
-    "--disable-component-update",
-    "--no-default-browser-check",
-    "--disable-default-apps",
-    "--disable-dev-shm-usage",  # a container's 64 MB /dev/shm is too small for Chromium
-    "--disable-edgeupdater",
-    "--disable-extensions",
-    "--disable-features=" + ",".join(DISABLED_FEATURES),
-    "--enable-features=" + ",".join(ENABLED_FEATURES),
-    "--allow-pre-commit-input",
-    "--disable-hang-monitor",
-    "--disable-ipc-flooding-protection",
-    "--disable-popup-blocking",
-    "--disable-prompt-on-repost",
-    "--disable-renderer-backgrounding",
-    "--disable-updater-scheduler",
-    "--force-color-profile=srgb",
-    "--metrics-recording-only",
-    "--no-first-run",
-    "--password-store=basic",
-    "--use-mock-keychain",
-    "--no-service-autorun",
-    "--disable-search-engine-choice-screen",
-    "--unsafely-disable-devtools-self-xss-warnings",
-    "--enable-unsafe-swiftshader",
-    "--edge-skip-compat-layer-relaunch",
-    "--disable-stack-profiler",
-    "--disable-infobars",
-    "--disable-sync",
-    "--do-not-de-elevate",
-)
-HEADLESS_SWITCHES = (
-    "--headless",
-    "--hide-scrollbars",
-    "--mute-audio",
-    "--blink-settings=primaryHoverType=2,availableHoverTypes=2,primaryPointerType=4,availablePointerTypes=4",
-)
-# What pages write to their console would otherwise land in the log file, tokens and all. The
-# headless shell heeds the first switch only, the full browser the second; fatal errors are still told.
-QUIET_SWITCHES = ("--enable-logging=none", "--log-level=2")
 
 _INSTALL_COMMANDS = {
     BrowserName.CHROMIUM: "peaks install",
@@ -171,25 +101,6 @@ def find(spec: BrowserSpec) -> Found:
     )
 
 
-def check_display(spec: BrowserSpec) -> None:
-    """Refuse a browser with a window where there is no display to show it.
-
-    :raises NoDisplayError: headed, on Linux, with neither DISPLAY nor WAYLAND_DISPLAY.
-    """
-    if spec.headed and sys.platform.startswith("linux") and not has_display():
-        raise NoDisplayError(
-            "a browser with a window was asked for and there is no display (DISPLAY is not set)",
-            hint="leave out --peaks-headed, or run under a virtual display: xvfb-run -a pytest …",
-        )
-
-
-def has_display() -> bool:
-    """Whether a window could be shown; always true off Linux."""
-    if not sys.platform.startswith("linux"):
-        return True
-    return bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))
-
-
 def inspector_problem() -> str:
     """Why Playwright's inspector, which ``PWDEBUG=1`` asks for, cannot be shown here; empty if it can.
 
@@ -198,7 +109,7 @@ def inspector_problem() -> str:
     """
     if os.environ.get("PWDEBUG", "") in ("", "0", "false", "console"):
         return ""
-    if not has_display():
+    if not machine.has_display():
         return "there is no display"
     names = [
         *_playwright_patterns("chromium"),
@@ -289,56 +200,3 @@ def _resolve(candidate: str) -> Path | None:
     expanded = os.path.expandvars(candidate)
     found = shutil.which(expanded)
     return Path(found) if found else None
-
-
-@dataclass(frozen=True, slots=True)
-class Sandbox:
-    """Whether Chromium's sandbox is used here, and why not."""
-
-    usable: bool
-    reason: str
-
-
-def sandbox() -> Sandbox:
-    """Look at what Chromium's sandbox needs on Linux: no root, and unprivileged user namespaces.
-
-    Source: Chromium's docs/linux/sandboxing.md and Ubuntu's AppArmor restriction of user namespaces.
-    """
-    if not sys.platform.startswith("linux"):
-        return Sandbox(True, "the system's own sandbox")
-    if os.geteuid() == 0:
-        return Sandbox(False, "running as root")
-    if Path("/.dockerenv").exists() or Path("/run/.containerenv").exists():
-        return Sandbox(False, "in a container")
-    for setting, unusable in (
-        ("/proc/sys/kernel/unprivileged_userns_clone", "0"),
-        ("/proc/sys/user/max_user_namespaces", "0"),
-        ("/proc/sys/kernel/apparmor_restrict_unprivileged_userns", "1"),
-    ):
-        with contextlib.suppress(OSError):
-            if Path(setting).read_text().strip() == unusable:
-                return Sandbox(False, f"user namespaces are restricted ({setting} is {unusable})")
-    return Sandbox(True, "user namespaces")
-
-
-def command(
-    executable: Path,
-    *,
-    port: int,
-    user_data_dir: Path,
-    headed: bool,
-    sandboxed: bool,
-    extra: Sequence[str] = (),
-) -> list[str]:
-    """Chromium's command line, but for the debugging pipe, which the spawner adds."""
-    return [
-        str(executable),
-        *DEFAULT_SWITCHES,
-        *(() if headed else HEADLESS_SWITCHES),
-        *(() if sandboxed else ("--no-sandbox",)),
-        *QUIET_SWITCHES,
-        *extra,
-        f"--user-data-dir={user_data_dir}",
-        f"--remote-debugging-port={port}",
-        "about:blank",
-    ]

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from pytest_peaks.session import ports, processes, profiles
+from pytest_peaks.session import ports, processes, profiles, spawning
 from pytest_peaks.session.identity import ProcessIdentity
 from pytest_peaks.session.paths import ProjectDirs, orphaned_temp_dirs, temp_dir_owner
 from pytest_peaks.session.record import Record
@@ -184,8 +184,8 @@ def start(dirs: ProjectDirs, run_uid: str, controller: ProcessIdentity) -> None:
                 "controller": controller.to_json(),
             }
         )
-        command = processes.python_command("pytest_peaks.session.guardian", arguments)
-        identity = processes.spawn_detached(command, _guardian_env())
+        command = spawning.python_command("pytest_peaks.session.guardian", arguments)
+        identity = spawning.spawn_detached(command, _guardian_env())
         guardians.take(run_uid, identity, run_uid)
 
 

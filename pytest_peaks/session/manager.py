@@ -14,7 +14,17 @@ from pytest_peaks.errors import (
     PortExhaustedError,
     StartFailedError,
 )
-from pytest_peaks.session import browsers, guardian, ports, processes, profiles, startup
+from pytest_peaks.session import (
+    browsers,
+    guardian,
+    machine,
+    ports,
+    processes,
+    profiles,
+    spawning,
+    startup,
+    switches,
+)
 from pytest_peaks.session.identity import ProcessIdentity
 from pytest_peaks.session.paths import ProjectDirs, owner_temp_dir
 from pytest_peaks.session.ports import PortRange
@@ -79,9 +89,9 @@ class LiveSession:
         self.spec = spec
         self.found = found
         self.record = record
-        self.spawned: processes.Spawned | None = None
+        self.spawned: spawning.Spawned | None = None
         self.released = False
-        self._pipes: list[processes.OwnerPipe] = []
+        self._pipes: list[spawning.OwnerPipe] = []
         self.lock = threading.RLock()
 
     @property
@@ -104,7 +114,7 @@ class LiveSession:
         browser = self.record.processes.get("browser")
         return browser is None or browser.is_alive()
 
-    def adopt(self, part: str, spawned: processes.Spawned) -> None:
+    def adopt(self, part: str, spawned: spawning.Spawned) -> None:
         """Make a process that works on this session a part of it: recorded, and ended with it."""
         self._pipes.append(spawned.pipe)
         self.manager.note(self, processes={**self.record.processes, part: spawned.identity})
@@ -170,9 +180,9 @@ class SessionManager:
         :raises PeaksError: it could not be started; nothing of it is left.
         """
         found = browsers.find(spec)
-        browsers.check_display(spec)
+        machine.check_display(spec)
         self.prepare()
-        sandboxed = browsers.sandbox().usable and not self._sandbox_failed
+        sandboxed = machine.sandbox().usable and not self._sandbox_failed
         lost = set(skip)
         while True:
             session = self._begin(spec, found, frozenset(lost), hosting)
@@ -328,7 +338,7 @@ class SessionManager:
         assert executable is not None, "a browser that peaks spawns has an executable"
         assert profile is not None, "and a profile"
         log = self.dirs.logs / f"{session.session_id}.log"
-        command = browsers.command(
+        command = switches.command(
             executable,
             port=0 if session.record.kind == "hosted" else session.record.port,
             user_data_dir=profile,
@@ -340,7 +350,7 @@ class SessionManager:
             with session.lock:
                 if session.released:  # by the watchdog, from its thread
                     raise BrowserLostError("the run is ending; no new browser is started")
-                session.spawned = processes.spawn_browser(command, env, log)
+                session.spawned = spawning.spawn_browser(command, env, log)
         except OSError as error:
             raise StartFailedError(
                 f"{executable} cannot be run: {error.strerror or error}",

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 from pytest_peaks.cli.checks import Check, Subject
 from pytest_peaks.cli.probe import is_headless_shell, version_of
 from pytest_peaks.session import browsers, paths
+from pytest_peaks.session import machine as allowed
 
 if TYPE_CHECKING:
     from packaging.specifiers import SpecifierSet
@@ -103,7 +104,7 @@ def sandbox(subject: Subject) -> Iterator[Check]:
     """Whether Chromium's sandbox is used."""
     if not subject.spec.browser.is_chromium:
         return
-    seen = browsers.sandbox()
+    seen = allowed.sandbox()
     if seen.usable:
         yield Check("sandbox", "ok", f"on: {seen.reason}")
     else:
@@ -146,7 +147,7 @@ def shared_memory(_: Subject) -> Iterator[Check]:
 
 def display(_: Subject) -> Iterator[Check]:
     """Whether a window could be shown."""
-    if browsers.has_display():
+    if allowed.has_display():
         yield Check("display", "ok", "there is one")
     else:
         yield Check("display", "ok", "none: only --peaks-headed needs one (xvfb-run -a pytest …)")
