@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from pytest_peaks.errors import PeaksError
     from pytest_peaks.handle import PeaksSession
-    from pytest_peaks.owner import SessionFactory, SessionOpener
+    from pytest_peaks.openers import SessionFactory, SessionOpener
 
 __all__ = ["PeaksError", "PeaksSession", "SessionFactory", "SessionOpener", "__version__"]
 
@@ -20,8 +20,8 @@ __version__ = "0.1.0"
 _HOMES = {
     "PeaksError": "pytest_peaks.errors",
     "PeaksSession": "pytest_peaks.handle",
-    "SessionFactory": "pytest_peaks.owner",
-    "SessionOpener": "pytest_peaks.owner",
+    "SessionFactory": "pytest_peaks.openers",
+    "SessionOpener": "pytest_peaks.openers",
 }
 
 

@@ -15,7 +15,8 @@ if TYPE_CHECKING:
 
     from pytest_peaks.doors.mcp import McpClient
     from pytest_peaks.handle import PeaksSession
-    from pytest_peaks.owner import Owner, SessionFactory, SessionOpener
+    from pytest_peaks.openers import SessionFactory, SessionOpener
+    from pytest_peaks.owner import Owner
 
 T = TypeVar("T")
 
@@ -83,7 +84,7 @@ def peaks_sessions(
     request: pytest.FixtureRequest, _peaks_owner: Owner, _peaks_base_url: str | None
 ) -> Iterator[SessionOpener]:
     """Several isolated sessions in one test: ``alice, bob = peaks_sessions("alice", "bob")``."""
-    from pytest_peaks.owner import SessionOpener
+    from pytest_peaks.openers import SessionOpener
 
     config = state.of(request.config).config
     opener = SessionOpener(_peaks_owner, config, state.arguments_of(request.node), _peaks_base_url)
@@ -96,7 +97,7 @@ def peaks_session_factory(
     pytestconfig: pytest.Config, _peaks_owner: Owner, _peaks_base_url: str | None
 ) -> SessionFactory:
     """Sessions of a wider scope: ``with peaks_session_factory() as session: yield session.page``."""
-    from pytest_peaks.owner import SessionFactory
+    from pytest_peaks.openers import SessionFactory
 
     return SessionFactory(_peaks_owner, state.of(pytestconfig).config, _peaks_base_url)
 

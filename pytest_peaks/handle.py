@@ -12,7 +12,7 @@ from urllib.parse import urljoin
 
 from pytest_peaks.doors.playwright import CLOSE_TIMEOUT, bounded, essence
 from pytest_peaks.errors import BrowserLostError, DoorNotDeclaredError, InvalidOptionError
-from pytest_peaks.session.manager import LiveSession
+from pytest_peaks.session.live import LiveSession
 from pytest_peaks.session.spec import Door, Isolation, SessionSpec
 
 if TYPE_CHECKING:

@@ -199,8 +199,8 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 def _finish_run(config: pytest.Config) -> None:
     """In the controller, when all workers are down: sweep, note what is left, send the guardian home."""
     from pytest_peaks import workers
-    from pytest_peaks.owner import leftovers
     from pytest_peaks.session import guardian
+    from pytest_peaks.summary import leftovers
 
     run_state = state.of(config)
     dirs = workers.dirs_of(config)
@@ -221,38 +221,10 @@ def pytest_terminal_summary(terminalreporter: TerminalReporter, config: pytest.C
         return
     terminalreporter.ensure_newline()
     terminalreporter.section("peaks")
-    for line in _summary(run_state):
+    from pytest_peaks.summary import lines_of
+
+    for line in lines_of(run_state):
         terminalreporter.write_line(line)
-
-
-def _summary(run_state: state.RunState) -> list[str]:
-    lines = []
-    for report in sorted(run_state.reports, key=lambda report: (report["slot"], report["worker"])):
-        for browser in report["browsers"]:
-            port = f"port {browser['port']}" if browser["port"] else "no port"
-            sessions = "worker crashed" if report.get("crashed") else _plural(browser["sessions"], "session")
-            lines.append(
-                f"slot {report['slot']} ({report['worker']})  {browser['browser']} {browser['version']}".rstrip()
-                + f"  {port}  pid {browser['pid']}  {sessions}"
-            )
-    for report in sorted(run_state.reports, key=lambda report: report["slot"] or 0):
-        lines += report.get("said", [])
-    swept = sorted({name for report in run_state.reports for name in report.get("swept", [])})
-    if swept:
-        lines.append(f"cleared away {_plural(len(swept), 'session')} that earlier runs left")
-    for bad in sorted({name for report in run_state.reports for name in report.get("set_aside", [])}):
-        lines.append(f"set aside a file that is no record: {bad}")
-    if run_state.swept:
-        lines.append(f"cleared away after dead workers: {', '.join(sorted(set(run_state.swept)))}")
-    if run_state.left:
-        lines.append("left behind, to be removed by `peaks reap`: " + ", ".join(run_state.left))
-    else:
-        lines.append("nothing left behind")
-    return lines
-
-
-def _plural(count: int, noun: str) -> str:
-    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:

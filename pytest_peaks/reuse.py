@@ -18,12 +18,13 @@ from pytest_peaks.hosting import sessions, supervisor
 from pytest_peaks.hosting.order import Order
 from pytest_peaks.hosting.terminals import Terminal, check_terminal_id
 from pytest_peaks.session import browsers, guardian, processes, spawning
-from pytest_peaks.session.manager import Hosting, LiveSession, SessionManager
+from pytest_peaks.session.live import LiveSession
+from pytest_peaks.session.manager import SessionManager
 from pytest_peaks.session.paths import ProjectDirs
 from pytest_peaks.session.ports import WORKER_PORTS
 from pytest_peaks.session.record import Record, now_iso
 from pytest_peaks.session.reservations import Reservations, allocating
-from pytest_peaks.session.spec import BrowserSpec, McpOptions
+from pytest_peaks.session.spec import BrowserSpec, Hosting, McpOptions
 
 SLOT_NAME = "pytest-slot"
 # The lease of a session that is being ended; it is free in a moment.
@@ -209,6 +210,7 @@ def attach(manager: SessionManager, spec: BrowserSpec, target: str) -> LiveSessi
     :param target: a CDP URL (``http://…``, ``ws://…/devtools/…``), a Playwright server's ``ws://…``, or
         the id of a terminal whose session ``peaks playwright ls`` shows.
     :raises NoSessionError: there is no such terminal's session.
+    :raises InvalidOptionError: it is no place to attach to.
     :raises BrowserLostError: nothing answers there.
     """
     hosted = None if "://" in target else _of_terminal(manager.dirs, target).record
@@ -274,5 +276,10 @@ def _of_terminal(dirs: ProjectDirs, terminal: str) -> sessions.Hosted:
     if not hosted.alive:
         raise NoSessionError(
             f"the session of {terminal} is not alive", hint="`peaks playwright ls` shows which are"
+        )
+    if "cdp" not in hosted.record.endpoints:
+        raise InvalidOptionError(
+            f"{hosted.record.browser} has no CDP, so the session of {terminal} can't be attached to",
+            hint="attach to a session of a Chromium",
         )
     return hosted

@@ -14,7 +14,7 @@ from pytest_peaks.session.spec import SessionSpec
 
 if TYPE_CHECKING:
     from pytest_peaks.owner import Owner
-    from pytest_peaks.session.manager import Run
+    from pytest_peaks.session.spec import Run
     from pytest_peaks.termination import Termination
 
 

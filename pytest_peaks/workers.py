@@ -11,16 +11,16 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_peaks import state
-from pytest_peaks.session import guardian, processes
 from pytest_peaks.session.identity import ProcessIdentity
-from pytest_peaks.session.manager import Run
 from pytest_peaks.session.paths import ProjectDirs, project_root
-from pytest_peaks.session.registry import Registry
+from pytest_peaks.session.spec import Run
 
 if TYPE_CHECKING:
     import signal
 
     from xdist.workermanage import WorkerController
+
+    from pytest_peaks.session.record import Record
 
 KEY = "peaks"
 # A crashed worker is dead when xdist says so; one that is stopped is not, and is ended after this.
@@ -66,6 +66,9 @@ class WorkerHooks:
 
     def pytest_configure_node(self, node: WorkerController) -> None:
         self._up[node.gateway.id] = node
+        # What a signal's handler needs is loaded before it can come.
+        from pytest_peaks.session import guardian, processes  # noqa: F401
+
         run_state = state.of(self._config)
         run_state.termination.install()
         node.workerinput[KEY] = {
@@ -93,13 +96,10 @@ class WorkerHooks:
             self.pytest_testnodedown(node, None)
 
     def _clear(self, worker: str, *, crashed: bool) -> None:
+        from pytest_peaks.session import guardian, processes
+
         run_state = state.of(self._config)
-        dirs = dirs_of(self._config)
-        records = [
-            record
-            for record in Registry(dirs.records).list()[0]
-            if record.run_uid == run_state.run.uid and record.worker == worker
-        ]
+        records = [record for record in _records_of_run(self._config) if record.worker == worker]
         if not records:
             return
         if crashed:
@@ -124,7 +124,7 @@ class WorkerHooks:
                     ],
                 }
             )
-        swept = guardian.sweep(dirs, run_uid=run_state.run.uid)
+        swept = guardian.sweep(dirs_of(self._config), run_uid=run_state.run.uid)
         run_state.swept += [record.session_id for record in swept.ended]
 
 
@@ -140,18 +140,21 @@ def pass_on(config: pytest.Config, number: signal.Signals) -> None:
     """In the controller: send a signal that it got to the workers that own a browser."""
     if hasattr(config, "workerinput"):
         return
-    run = state.of(config).run
+    from pytest_peaks.session import processes
+
     me = ProcessIdentity.of_self()
-    records, _ = Registry(dirs_of(config).records).list()
-    for owner in {record.owner for record in records if record.run_uid == run.uid}:
+    for owner in {record.owner for record in _records_of_run(config)}:
         if owner != me:
             processes.send(owner, number)
 
 
 def in_use(config: pytest.Config) -> bool:
     """Whether this run has a session now."""
-    run_state = state.of(config)
-    if run_state.owner is not None:
-        return True
-    records, _ = Registry(dirs_of(config).records).list()
-    return any(record.run_uid == run_state.run.uid for record in records)
+    return state.of(config).owner is not None or bool(_records_of_run(config))
+
+
+def _records_of_run(config: pytest.Config) -> list[Record]:
+    from pytest_peaks.session.registry import Registry
+
+    uid = state.of(config).run.uid
+    return [record for record in Registry(dirs_of(config).records).list()[0] if record.run_uid == uid]

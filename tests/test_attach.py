@@ -236,6 +236,26 @@ def test_a_browser_that_dies_meanwhile(project: pytest.Pytester, theirs: Theirs)
 # --- Targets that are none
 
 
+def test_a_browser_without_cdp(project: pytest.Pytester, theirs: Theirs) -> None:
+    """As a Firefox, whose MCP server is the only way in; here a record that says so."""
+    file = project.path / ".peaks" / "_runtime" / "playwright-sessions" / "theirs.json"
+    before = file.read_text()
+    record = json.loads(before)
+    file.write_text(json.dumps({**record, "browser": "firefox", "endpoints": {"mcp": theirs.mcp.url}}))
+    result = run(project, "-n0", "-k", "options", "--peaks-attach=theirs")
+    joined = theirs.peaks("mcp", "--terminal", "theirs", cwd=project.path)
+    file.write_text(before)
+    result.assert_outcomes(errors=1, deselected=COUNT - 1)
+    assert "INVALID_OPTION: firefox has no CDP, so the session of theirs can't be attached to" in str(
+        result.stdout
+    )
+    assert (joined.returncode, joined.stdout) == (2, "")
+    assert joined.stderr == (
+        "INVALID_OPTION: firefox has no CDP, so the session of theirs can't be joined over stdio\n"
+        f"hint: connect to its MCP server: {theirs.mcp.url}\n"
+    )
+
+
 @pytest.mark.parametrize(
     ("target", "says"),
     [

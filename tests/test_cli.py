@@ -41,7 +41,8 @@ import json, os, sys
 from pathlib import Path
 from pytest_peaks.session import guardian
 from pytest_peaks.session.identity import ProcessIdentity
-from pytest_peaks.session.manager import Run, SessionManager
+from pytest_peaks.session.manager import SessionManager
+from pytest_peaks.session.spec import Run
 from pytest_peaks.session.paths import ProjectDirs
 from pytest_peaks.session.ports import PortRange
 from pytest_peaks.session.spec import BrowserSpec

@@ -19,7 +19,7 @@ import pytest
 
 from pytest_peaks.session import processes
 from pytest_peaks.session.identity import ProcessIdentity
-from pytest_peaks.session.manager import child_environment
+from pytest_peaks.session.live import child_environment
 from pytest_peaks.session.processes import end_tree, wait_until
 from pytest_peaks.session.spawning import OwnerPipe, Spawned, spawn_browser
 

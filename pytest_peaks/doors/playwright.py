@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from pytest_peaks.errors import BrowserLostError, DriverFailedError
 from pytest_peaks.session import browsers, machine, processes
 from pytest_peaks.session.identity import ProcessIdentity
-from pytest_peaks.session.manager import LiveSession, child_environment
+from pytest_peaks.session.live import LiveSession, child_environment
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, BrowserContext, BrowserType, Playwright

@@ -6,7 +6,7 @@ import os
 import time
 from typing import Any
 
-from pytest_peaks.session.manager import LiveSession
+from pytest_peaks.session.live import LiveSession
 
 
 class IdleClock:

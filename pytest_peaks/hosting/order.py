@@ -7,10 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pytest_peaks.session.manager import Hosting
 from pytest_peaks.session.paths import ProjectDirs
 from pytest_peaks.session.ports import PortRange
-from pytest_peaks.session.spec import BrowserName, BrowserSpec, McpOptions
+from pytest_peaks.session.spec import BrowserName, BrowserSpec, Hosting, McpOptions
 
 
 @dataclass(frozen=True, slots=True)

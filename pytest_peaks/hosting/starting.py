@@ -11,12 +11,11 @@ from pytest_peaks.hosting.order import Order
 from pytest_peaks.hosting.sessions import Hosted
 from pytest_peaks.hosting.terminals import Terminal
 from pytest_peaks.session import processes
-from pytest_peaks.session.manager import Hosting
 from pytest_peaks.session.paths import ProjectDirs
 from pytest_peaks.session.ports import PortRange
 from pytest_peaks.session.record import Record
 from pytest_peaks.session.registry import Problem, Registry
-from pytest_peaks.session.spec import BrowserSpec, McpOptions
+from pytest_peaks.session.spec import BrowserSpec, Hosting, McpOptions
 
 FIRST_PORT, LAST_PORT = 8931, 8949
 

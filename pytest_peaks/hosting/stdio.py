@@ -19,15 +19,16 @@ from pathlib import Path
 from typing import BinaryIO
 
 from pytest_peaks.doors import mcp
-from pytest_peaks.errors import BrowserLostError, NoSessionError, StartFailedError
+from pytest_peaks.errors import BrowserLostError, InvalidOptionError, NoSessionError, StartFailedError
 from pytest_peaks.hosting import sessions
 from pytest_peaks.hosting.terminals import Terminal
-from pytest_peaks.session import guardian
+from pytest_peaks.session import guardian, processes
 from pytest_peaks.session.identity import ProcessIdentity
-from pytest_peaks.session.manager import Run, SessionManager, child_environment
+from pytest_peaks.session.live import child_environment
+from pytest_peaks.session.manager import SessionManager
 from pytest_peaks.session.paths import ProjectDirs
 from pytest_peaks.session.ports import PortRange
-from pytest_peaks.session.spec import BrowserSpec, McpOptions
+from pytest_peaks.session.spec import BrowserSpec, McpOptions, Run
 
 # The server ends in a tenth of a second when its stdin does.
 END_WAIT = 3.0
@@ -60,6 +61,7 @@ def serve_hosted(dirs: ProjectDirs, terminal: Terminal, options: McpOptions) -> 
     """Serve a client on a hosted session, which stays when the client goes. The server's exit code.
 
     :raises NoSessionError: that terminal has no live session.
+    :raises InvalidOptionError: its browser can't be joined.
     :raises BrowserLostError: it ended while it was used.
     """
     hosted = sessions.choose(sessions.look(dirs)[0], terminal, None)
@@ -67,7 +69,12 @@ def serve_hosted(dirs: ProjectDirs, terminal: Terminal, options: McpOptions) -> 
         raise NoSessionError(
             f"the session of {terminal.id} is not alive", hint="`peaks playwright start` starts one"
         )
-    endpoint = hosted.record.endpoints["cdp"]
+    endpoint = hosted.record.endpoints.get("cdp")
+    if endpoint is None:
+        raise InvalidOptionError(
+            f"{hosted.record.browser} has no CDP, so the session of {terminal.id} can't be joined over stdio",
+            hint=f"connect to its MCP server: {hosted.mcp_url}",
+        )
     temp = Path(hosted.record.temp_dir)
     # With the session's mark and in its temp dir: this server ends, and what it left goes, with the session.
     env = child_environment(hosted.record.mark, temp)
@@ -76,7 +83,7 @@ def serve_hosted(dirs: ProjectDirs, terminal: Terminal, options: McpOptions) -> 
         code = _relay(options, mcp.on_endpoint(endpoint), env, temp / "output")
     except KeyboardInterrupt:
         return 128 + signal.SIGINT
-    if code and not hosted.record.owner.is_alive():
+    if code and processes.wait_until(lambda: not hosted.record.owner.is_alive(), END_WAIT):
         raise BrowserLostError(
             f"the session of {terminal.id} has ended", hint="`peaks playwright start` starts one"
         )
@@ -112,7 +119,8 @@ def _relay(options: McpOptions, target: Sequence[str], env: Mapping[str, str], o
     answers = threading.Thread(target=_copy, args=(server.stdout, sys.stdout.buffer), daemon=True)
     answers.start()
     try:
-        return server.wait()
+        code = server.wait()
+        return code if code >= 0 else 128 - code
     finally:
         with contextlib.suppress(OSError):
             server.stdin.close()

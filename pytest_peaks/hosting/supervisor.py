@@ -23,12 +23,8 @@ from pytest_peaks.hosting.idle import IdleClock
 from pytest_peaks.hosting.order import Order
 from pytest_peaks.session import guardian, processes, spawning
 from pytest_peaks.session.identity import ProcessIdentity
-from pytest_peaks.session.manager import (
-    BIND_ATTEMPTS,
-    LiveSession,
-    SessionManager,
-    child_environment,
-)
+from pytest_peaks.session.live import LiveSession, child_environment
+from pytest_peaks.session.manager import BIND_ATTEMPTS, SessionManager
 from pytest_peaks.session.paths import runtime_dir
 from pytest_peaks.session.ports import WORKER_PORTS
 from pytest_peaks.session.record import Record

@@ -7,7 +7,11 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pytest_peaks.session.identity import ProcessIdentity
+    from pytest_peaks.session.ports import PortRange
 
 
 class BrowserName(StrEnum):
@@ -106,3 +110,41 @@ class SessionSpec:
     context_options: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
     doors: frozenset[Door] = frozenset()
     mcp: McpOptions = McpOptions(settle=0)
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """The pytest run and the place in it that sessions are acquired for.
+
+    :ivar uid: same in the controller and all its workers; ``[a-z0-9]``.
+    :ivar worker: xdist's id, ``main`` without xdist.
+    :ivar controller: the process that reports the run; without xdist the caller itself.
+    :ivar workers: how many processes run tests.
+    """
+
+    uid: str
+    slot: int
+    worker: str
+    controller: ProcessIdentity
+    workers: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Hosting:
+    """What makes a session a hosted one: a name that is found again, and a port for its MCP server.
+
+    :ivar base: the terminal's id; the session's name, unless `with_port`.
+    :ivar with_port: the name is ``<base>@<port>``: the terminal holds another session.
+    :ivar ports: where its MCP server listens; its Chromium takes a port of the system's choice.
+    :ivar terminal: see ``Record.terminal``.
+    :ivar launch: see ``Record.launch``.
+    """
+
+    base: str
+    with_port: bool
+    ports: PortRange
+    terminal: str = ""
+    launch: str = ""
+
+    def name(self, port: int) -> str:
+        return f"{self.base}@{port}" if self.with_port else self.base

@@ -12,8 +12,10 @@ from pytest_peaks.cli.checks import Check, Subject
 from pytest_peaks.errors import BrowserLostError, BrowserNotFoundError, PeaksError
 from pytest_peaks.session import browsers, guardian, profiles
 from pytest_peaks.session.identity import ProcessIdentity
-from pytest_peaks.session.manager import LiveSession, Run, SessionManager
+from pytest_peaks.session.live import LiveSession
+from pytest_peaks.session.manager import SessionManager
 from pytest_peaks.session.paths import ProjectDirs, owner_temp_dir
+from pytest_peaks.session.spec import Run
 
 # A browser that is ready answers in a millisecond.
 ANSWER_TIMEOUT = 10.0
