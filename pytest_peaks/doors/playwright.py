@@ -117,11 +117,8 @@ class PlaywrightDoor:
                     return playwright.chromium.connect(session.endpoint, timeout=ATTACH_TIMEOUT * 1000)
                 return playwright.chromium.connect_over_cdp(session.endpoint, timeout=ATTACH_TIMEOUT * 1000)
         except Error as error:
-            port = session.record.port
             raise BrowserLostError(
-                f"{session.found} does not answer on port {port}: {essence(error)}"
-                if port
-                else f"no browser answers at {session.endpoint}: {essence(error)}",
+                f"{session.found} does not answer on port {session.record.port}: {essence(error)}",
                 hint="`peaks doctor` says what is wrong with this machine",
             ) from None
 
