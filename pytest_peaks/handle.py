@@ -143,7 +143,7 @@ class PeaksSession:
         if self._mcp is None:
             from pytest_peaks.doors.mcp import McpClient
 
-            url = self._owner.mcp_url(self._live, self._spec.mcp)
+            url = self._owner.mcp_servers.url(self._live, self._spec.mcp)
             self._mcp = McpClient(url, after_call=self._catch_up, meanwhile=self._let_handlers_run)
         return self._mcp
 
@@ -194,8 +194,8 @@ class PeaksSession:
             return
         self._closed = True
         self._owner.forget(self)
-        if self._mcp is not None:
-            self._mcp.close()
+        if self._mcp is not None and not self._mcp.close():
+            self._owner.mcp_servers.replace(self._live, self._spec.mcp)
         with (
             contextlib.suppress(Exception),
             bounded(CLOSE_TIMEOUT, self._live.kill, self._owner.door.kill_driver),

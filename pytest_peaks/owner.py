@@ -3,28 +3,25 @@
 from __future__ import annotations
 
 import contextlib
-import itertools
 import threading
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pytest_peaks.config import PeaksConfig
+from pytest_peaks.doors.mcp_servers import McpServers
 from pytest_peaks.doors.playwright import PlaywrightDoor, bounded, essence
 from pytest_peaks.errors import BrowserLostError, DriverFailedError, InvalidOptionError, PeaksError
 from pytest_peaks.handle import OPEN_TIMEOUT, PeaksSession, lost_message
 from pytest_peaks.session import processes
-from pytest_peaks.session.live import LiveSession, child_environment
+from pytest_peaks.session.live import LiveSession
 from pytest_peaks.session.manager import SessionManager
 from pytest_peaks.session.paths import ProjectDirs, project_root
-from pytest_peaks.session.spec import BrowserSpec, Isolation, McpOptions, Run, SessionSpec
+from pytest_peaks.session.spec import BrowserSpec, Isolation, Run, SessionSpec
 from pytest_peaks.session.watchdog import Watchdog
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, BrowserContext, Playwright
-
-    from pytest_peaks.doors.mcp import McpServer
 
 # A dying browser's connections end before the system calls its process dead: milliseconds, more on a busy machine.
 DYING = 1.0
@@ -41,12 +38,11 @@ class Owner:
         self.thread = threading.get_ident()
         self.said: list[str] = []
         self.door = PlaywrightDoor(lambda: self.manager.temp_dir, borrow)
+        self.mcp_servers = McpServers()
         self.handles: list[PeaksSession] = []
         self.used: list[dict[str, Any]] = []
         self._shared: dict[BrowserSpec, LiveSession] = {}
         self._attached: dict[LiveSession, Browser | BrowserContext] = {}
-        self._servers: dict[tuple[str, McpOptions], McpServer] = {}
-        self._server_numbers = itertools.count(1)
         self._wipeable: dict[str, bool] = {}
         self._ended_kept = False
         self._watchdog: Watchdog | None = None
@@ -141,41 +137,6 @@ class Owner:
             "set_aside": [f"{problem.path.name}: {problem.reason}" for problem, _ in swept.problems],
         }
 
-    def mcp_url(self, live: LiveSession, options: McpOptions) -> str:
-        """Where the MCP server of a session listens: a hosted one's own, else one that is started here.
-
-        :raises StartFailedError: it did not start.
-        """
-        hosted = live.record.endpoints.get("mcp")
-        if hosted is not None and options == McpOptions(settle=0):
-            return hosted
-        return self._mcp_server(live, options).url
-
-    def _mcp_server(self, live: LiveSession, options: McpOptions) -> McpServer:
-        """The server with these options on a session; started if there is none.
-
-        :raises StartFailedError: it did not start.
-        """
-        from pytest_peaks.doors import mcp
-
-        server = self._servers.get((live.session_id, options))
-        if server is None or not server.is_alive():
-            assert live.endpoint is not None, "a session with this door has a debugging port"
-            temp = Path(live.record.temp_dir)
-            part = f"mcp{next(self._server_numbers)}"
-            server = mcp.start(
-                options,
-                mcp.on_endpoint(live.endpoint),
-                port=0,
-                env=child_environment(live.session_id, temp),
-                # Not beside the session's own logs: of a kept one, its own server's is there.
-                log=temp / f"{part}.log",
-                output_dir=temp / "output",
-            )
-            live.adopt(part, server.spawned)
-            self._servers[live.session_id, options] = server
-        return server
-
     def _can_be_wiped(self, live: LiveSession, attached: Browser | BrowserContext) -> bool:
         """Whether a wipe works on a browser; tried out once on each."""
         if live.session_id not in self._wipeable:
@@ -247,14 +208,12 @@ class Owner:
         """Wipe what the last run left in a kept browser; whether that worked."""
         from playwright.sync_api import Error
 
-        from pytest_peaks.doors.wipe import wipe
+        from pytest_peaks.doors.wipe import wipe_all
 
         try:
             browser: Any = self.door.attach(live)
             with bounded(OPEN_TIMEOUT, live.kill, self.door.kill_driver):
-                for context in browser.contexts[1:]:
-                    context.close()
-                wipe(browser, browser.contexts[0])
+                wipe_all(browser)
                 browser.close()
         except (Error, PeaksError):
             return False

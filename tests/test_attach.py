@@ -190,7 +190,14 @@ def test_what_needs_the_browsers_own_context_is_refused(project: pytest.Pytester
 
 
 @pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="POSIX signals")
-@pytest.mark.parametrize("how", ["failing", "os._exit(3)", "os.kill(os.getpid(), signal.SIGKILL)"])
+@pytest.mark.parametrize(
+    "how",
+    [
+        pytest.param("failing", marks=pytest.mark.slow),
+        pytest.param("os._exit(3)", marks=pytest.mark.slow),
+        "os.kill(os.getpid(), signal.SIGKILL)",
+    ],
+)
 def test_however_the_run_ends_it_stays(project: pytest.Pytester, theirs: Theirs, how: str) -> None:
     project.makepyfile(
         test_it=f"""
@@ -362,7 +369,7 @@ def _remove(folder: Path) -> None:
     shutil.rmtree(folder, ignore_errors=True)
 
 
-@pytest.mark.parametrize("workers", ["-n0", "-n2"])
+@pytest.mark.parametrize("workers", ["-n0", pytest.param("-n2", marks=pytest.mark.slow)])
 def test_a_playwright_server(project: pytest.Pytester, server: str, site: str, workers: str) -> None:
     project.makepyfile(stores=STORES)
     project.makepyfile(test_it=TESTS.format(site=site))

@@ -73,10 +73,11 @@ class Hosts:
             start_new_session=True,  # nobody's terminal
         )
 
-    def spawn(self, *arguments: str) -> subprocess.Popen[str]:
+    def spawn(self, *arguments: str, **env: str) -> subprocess.Popen[str]:
         return subprocess.Popen(
             [*COMMAND, *arguments],
             cwd=self.folder,
+            env={**os.environ, **env},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -878,16 +879,16 @@ MOMENTS = ("spawned", "recorded", "browser", "server", "ready", "answered")
 # A start that stands still once it has spawned its supervisor, so that it takes no answer.
 FROZEN = """
 import os, signal
-from pytest_peaks.session import processes
+from pytest_peaks.session import spawning
 
-spawn = processes.spawn_detached
+spawn = spawning.spawn_detached
 
 def spawn_and_freeze(*arguments):
     spawned = spawn(*arguments)
     os.kill(os.getpid(), signal.SIGSTOP)
     return spawned
 
-processes.spawn_detached = spawn_and_freeze
+spawning.spawn_detached = spawn_and_freeze
 """
 
 
@@ -983,6 +984,17 @@ def test_a_session_can_be_stopped_while_it_starts(hosts: Hosts) -> None:
     hosts.ok("stop", "--terminal", "mine")
     start.communicate(timeout=PATIENCE)
     assert start.returncode == 5
+
+
+def test_capabilities_are_the_servers(hosts: Hosts) -> None:
+    plain, more = hosts.start("plain"), hosts.start("more", "--caps", "vision,storage")
+    tools = []
+    for session in (plain, more):
+        with McpClient(url_of(session)) as client:
+            tools.append({tool.name for tool in client.tools})
+    assert tools[0] < tools[1]
+    assert any("storage" in name for name in tools[1] - tools[0])
+    hosts.ok("stop", "--all")
 
 
 def test_a_long_temp_dir_is_no_obstacle(hosts: Hosts, tmp_path: Path) -> None:
@@ -1192,6 +1204,18 @@ def test_of_four_starts_in_one_terminal_one_wins(hosts: Hosts, reuse: bool) -> N
     assert {answer["session"]["port"] for answer in winners} == {row["port"]}
     assert works(row)
     hosts.ok("stop", "--terminal", "mine")
+
+
+def test_terminals_whose_ids_look_alike_may_start_at_once(hosts: Hosts) -> None:
+    starts = [hosts.spawn("start", "--json", TERM_SESSION_ID=name) for name in ("a/b", "a b")]
+    names = set()
+    for start in starts:
+        out, err = start.communicate(timeout=PATIENCE * 2)
+        done = subprocess.CompletedProcess([], start.returncode, out, err)
+        names.add(succeeded(done)["session"]["terminalId"])
+    assert len(names) == 2
+    assert "a_b" in names
+    hosts.ok("stop", "--all")
 
 
 def everything(hosts: Hosts, surroundings: Surroundings) -> set[str]:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 import signal
 import sys
+import time
 
 import pytest
 from driven import driven, kill
@@ -50,6 +52,11 @@ def wait_until(condition, otherwise):
         assert time.monotonic() < deadline, otherwise
         time.sleep(0.02)
 '''
+
+
+def slow(value: str) -> object:
+    """A case that takes long and shows little beyond what its neighbours do."""
+    return pytest.param(value, marks=pytest.mark.slow)
 
 
 def make(project: pytest.Pytester, site: str, tests: str, **others: str) -> None:
@@ -342,7 +349,7 @@ def test_options_of_server_and_context(project: pytest.Pytester, site: str) -> N
     project.runpytest_subprocess("-n0", "-v").assert_outcomes(passed=12)
 
 
-@pytest.mark.parametrize("workers", ["-n0", "-n1"])
+@pytest.mark.parametrize("workers", ["-n0", slow("-n1")])
 @pytest.mark.parametrize(
     ("marker", "says"),
     [
@@ -431,6 +438,10 @@ def leave(page, context, mcp):
     names = "indexedDB.databases().then(found => found.map(database => database.name))"
     wait_until(lambda: "again" in tab.evaluate(names), "the worker writes")
     tab.evaluate("window.name = 'left'")
+    # A dialog that nobody answers.
+    asking = context.new_page()
+    asking.on("dialog", lambda dialog: None)
+    asking.evaluate("setTimeout(() => alert('stay'))")
     context.grant_permissions(["geolocation", "notifications"])
     context.add_init_script("window.left = 1")
     context.route("**/*", lambda route: route.fulfill(body="<title>routed</title>", content_type="text/html"))
@@ -458,7 +469,31 @@ def test_door_after_a_fresh_one(peaks_session, peaks_page, peaks_context, peaks_
 
 def test_between_tests_everything_is_wiped(project: pytest.Pytester, site: str) -> None:
     make(project, site, WIPED)
-    project.runpytest_subprocess("-n0", "-v").assert_outcomes(passed=5)
+    # A worker that still writes can hold up a page for ever.
+    project.runpytest_subprocess("-n0", "-v", timeout=180).assert_outcomes(passed=5)
+
+
+def test_a_tab_that_spins_holds_up_nothing(project: pytest.Pytester, site: str) -> None:
+    make(
+        project,
+        site,
+        """
+@pytest.mark.parametrize("number", range(2))
+def test_it(peaks_page, peaks_context, peaks_mcp, number):
+    assert found(peaks_page, URL) == {}
+    peaks_page.evaluate(DIRTY, "mark")
+    assert evaluate(peaks_mcp, "() => localStorage.k") == "mark"
+    spinning = peaks_context.new_page()
+    spinning.goto(OTHER)
+    spinning.evaluate("(localStorage.k = 'mark', setTimeout(() => { for (;;); }))")
+
+def test_last(peaks_page):
+    assert found(peaks_page, URL) == found(peaks_page, OTHER) == {}
+""",
+    )
+    began = time.monotonic()
+    project.runpytest_subprocess("-n0", "-v", timeout=180).assert_outcomes(passed=3)
+    assert time.monotonic() - began < 60
 
 
 AFTER_WIPE = """
@@ -524,6 +559,7 @@ def test_without_a_wipe_that_works_every_door_test_has_its_own_browser(
     project.runpytest_subprocess("-n0", "-v").assert_outcomes(passed=3)
 
 
+@pytest.mark.slow
 def test_a_browser_whose_clearing_does_nothing_is_found_out(project: pytest.Pytester, site: str) -> None:
     make(
         project,
@@ -540,6 +576,7 @@ def test_a_browser_whose_clearing_does_nothing_is_found_out(project: pytest.Pyte
     project.runpytest_subprocess("-n0", "-v").assert_outcomes(passed=3)
 
 
+@pytest.mark.slow
 def test_nobody_is_pinged_to_death(project: pytest.Pytester, site: str) -> None:
     """The server's window is 5 s; a debugger, or a sleep, blocks the event loop for longer."""
     make(
@@ -609,7 +646,7 @@ def test_it(peaks_page, peaks_mcp):
 """
 
 
-@pytest.mark.parametrize("given", ["switch", "ini", "environment"])
+@pytest.mark.parametrize("given", ["switch", *map(slow, ("ini", "environment"))])
 def test_another_servers_command(
     project: pytest.Pytester, site: str, monkeypatch: pytest.MonkeyPatch, given: str
 ) -> None:
@@ -716,6 +753,34 @@ def test_next(peaks_session, peaks_page, peaks_mcp):
     result.stdout.fnmatch_lines(["*MCP_FAILED: the MCP server at http://*/mcp does not answer: *"])
 
 
+@pytest.mark.skipif(not hasattr(signal, "SIGSTOP"), reason="POSIX signals")
+def test_a_server_that_hangs_holds_up_neither_the_end_nor_the_next_test(
+    project: pytest.Pytester, site: str
+) -> None:
+    make(
+        project,
+        site,
+        """
+PIDS = []
+
+def test_stops_it(peaks_page, peaks_mcp):
+    peaks_mcp.call("browser_navigate", url=URL)
+    [server] = servers()
+    PIDS.append(server.pid)
+    server.suspend()
+
+def test_next(peaks_page, peaks_mcp):
+    peaks_mcp.call("browser_navigate", url=URL)
+    assert peaks_page.title() == "page"
+    [server] = servers()
+    assert server.pid not in PIDS
+""",
+    )
+    began = time.monotonic()
+    project.runpytest_subprocess("-n0", "-v").assert_outcomes(passed=2)
+    assert time.monotonic() - began < 60
+
+
 DRIVEN = """
 import os, pathlib, time, psutil, pytest
 from conftest import write, wait_for, SEEN
@@ -733,7 +798,7 @@ def test_sits(peaks_session, peaks_mcp, worker_id, number):
 
 
 @pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="POSIX signals")
-@pytest.mark.parametrize("workers", ["n0", pytest.param("n2", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("workers", ["n0", slow("n2")])
 @pytest.mark.parametrize("how", ["exit", "kill-worker", "kill-controller", "term-controller"])
 def test_the_server_dies_with_its_worker(
     project: pytest.Pytester, surroundings: Surroundings, how: str, workers: str
@@ -741,8 +806,6 @@ def test_the_server_dies_with_its_worker(
     project.makepyfile(DRIVEN.replace("HOW", "os._exit(7)" if how == "exit" else "wait_for(SEEN / 'never')"))
     names = ("master",) if workers == "n0" else ("gw0", "gw1")
     with driven(project, "-n", workers.removeprefix("n"), "--max-worker-restart=0") as run:
-        import json
-
         facts = [json.loads(run.wait_for(f"here-{name}").read_text()) for name in names]
         servers = [ProcessIdentity.from_json(fact["server"]) for fact in facts]
         assert all(server.is_alive() for server in servers)

@@ -62,13 +62,18 @@ def test_it(peaks_session, peaks_page, peaks_slot, number):
 """
 
 
+def slow(value: str) -> object:
+    """A case that takes long and shows little beyond what its neighbours do."""
+    return pytest.param(value, marks=pytest.mark.slow)
+
+
 class Kept:
     """The sessions that runs of a project keep, as the `peaks` command tells of them."""
 
     def __init__(self, project: pytest.Pytester, peaks: Peaks, surroundings: Surroundings) -> None:
         self.project = project
         self._peaks = peaks
-        self._surroundings = surroundings
+        self.surroundings = surroundings
 
     def run(self, *arguments: str, reuse: str | None = "--peaks-reuse") -> pytest.RunResult:
         for path in self.seen.glob("*") if self.seen.exists() else ():
@@ -102,7 +107,7 @@ class Kept:
     def stop_all(self) -> None:
         done = self._peaks("playwright", "stop", "--all", cwd=self.project.path)
         assert done.returncode == 0, done.stderr
-        self._surroundings.assert_clean(self.project.path)
+        self.surroundings.assert_clean(self.project.path)
 
     def wait_until(self, condition: Callable[[], bool], otherwise: str) -> None:
         deadline = time.monotonic() + 60
@@ -211,6 +216,7 @@ def test_3_leaves_contexts_of_another_client(peaks_session):
     targets = session.send("Target.getTargets")["targetInfos"]
     pages = [target for target in targets if target["type"] == "page"]
     assert len(pages) == 1, "one of an earlier run"
+    assert len(session.send("Target.getBrowserContexts")["browserContextIds"]) == 1, "there is this test's"
     context = session.send("Target.createBrowserContext")["browserContextId"]
     session.send("Target.createTarget", {{"url": URLS[0], "browserContextId": context}})
 """
@@ -255,7 +261,7 @@ def _another_executable() -> str:
 
 
 @pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="POSIX signals")
-@pytest.mark.parametrize("victim", ["browser", "mcp", "owner"])
+@pytest.mark.parametrize("victim", ["browser", *map(slow, ("mcp", "owner"))])
 def test_one_that_died_is_replaced(kept: Kept, victim: str) -> None:
     kept.project.makepyfile(PLAIN)
     kept.run("-n0").assert_outcomes(passed=1)
@@ -270,7 +276,7 @@ def test_one_that_died_is_replaced(kept: Kept, victim: str) -> None:
 
 
 @pytest.mark.skipif(not hasattr(signal, "SIGSTOP"), reason="POSIX signals")
-@pytest.mark.parametrize("victim", ["browser", "mcp", "owner"])
+@pytest.mark.parametrize("victim", ["browser", slow("mcp"), slow("owner")])
 def test_one_that_hangs_is_replaced_and_holds_up_nothing(kept: Kept, victim: str) -> None:
     kept.project.makepyfile(PLAIN)
     kept.run("-n0").assert_outcomes(passed=1)
@@ -325,6 +331,33 @@ def test_next(peaks_session, peaks_page):
     assert kept.pids() == {"pytest-slot0": kept.pid()}
     if pids:
         assert pids == kept.pids(), "the one that replaced it is kept"
+
+
+@pytest.mark.slow
+def test_a_worker_that_crashes(kept: Kept) -> None:
+    """The one that replaces it has its slot, and its session."""
+    kept.project.makepyfile(
+        """
+        import os
+        from conftest import write
+
+        def test_1(peaks_session, peaks_page):
+            peaks_page.goto("data:text/html,page")
+            write("first", pid=peaks_session.pid)
+
+        def test_2_crashes(peaks_session, peaks_page):
+            os._exit(7)
+
+        def test_3(peaks_session, peaks_page):
+            peaks_page.goto("data:text/html,<title>page</title>")
+            assert peaks_page.title() == "page"
+            write("last", pid=peaks_session.pid)
+        """
+    )
+    result = kept.run("-n1")
+    result.assert_outcomes(passed=2, failed=1)
+    assert kept.pid("first") == kept.pid("last")
+    assert kept.pids() == {"pytest-slot0": kept.pid("last")}
 
 
 FAILING_WIPE = """
@@ -420,8 +453,8 @@ def test_two_runs_at_once_never_share_one(kept: Kept) -> None:
 
 
 @pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="POSIX signals")
-@pytest.mark.parametrize("name", ["SIGKILL", "SIGTERM"])
-@pytest.mark.parametrize("workers", ["-n0", pytest.param("-n2", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("name", ["SIGKILL", slow("SIGTERM")])
+@pytest.mark.parametrize("workers", ["-n0", slow("-n2")])
 def test_a_run_that_is_killed_gives_its_session_back(kept: Kept, name: str, workers: str) -> None:
     kept.project.makepyfile(test_sits=SITTING, test_it=PLAIN)
     with driven(kept.project, workers, "test_sits.py", "--peaks-reuse", "-p", "no:cacheprovider") as first:
@@ -439,7 +472,7 @@ def _of_run(kept: Kept) -> list[psutil.Process]:
     """Processes of a run in the project, but for those of kept sessions."""
     own = {row["owner"]["pid"] for row in kept.rows().values()}
     found = []
-    for process in kept._surroundings.processes():
+    for process in kept.surroundings.processes():
         try:
             parents = {process.pid, *(parent.pid for parent in process.parents())}
         except psutil.Error:
@@ -470,8 +503,8 @@ def test_ignored_in_ci_unless_forced(kept: Kept, monkeypatch: pytest.MonkeyPatch
     [
         ["--peaks-reuse", "test_it.py"],
         ["test_it.py", "--peaks-reuse"],
-        ["--peaks-reuse", "-v", "test_it.py"],
-        ["--peaks-reuse=on", "test_it.py"],
+        pytest.param(["--peaks-reuse", "-v", "test_it.py"], marks=pytest.mark.slow),
+        pytest.param(["--peaks-reuse=on", "test_it.py"], marks=pytest.mark.slow),
     ],
     ids=" ".join,
 )
@@ -482,6 +515,7 @@ def test_where_the_switch_stands(kept: Kept, arguments: list[str]) -> None:
     says(result, "pytest-slot0 is kept for the next run")
 
 
+@pytest.mark.slow
 def test_the_switch_with_workers_and_in_addopts(kept: Kept) -> None:
     kept.project.makeini("[pytest]\naddopts = -p no:playwright -p no:cacheprovider --peaks-reuse\n")
     kept.project.makepyfile(test_it=PLAIN)
@@ -568,6 +602,7 @@ def test_8_fresh_again(peaks_session):
 """
 
 
+@pytest.mark.slow
 def test_other_isolation_in_a_run_that_reuses(kept: Kept, site: str) -> None:
     kept.project.makepyfile(stores=STORES)
     kept.project.makepyfile(OTHERS.format(site=site))

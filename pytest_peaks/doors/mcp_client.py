@@ -19,6 +19,7 @@ from pytest_peaks.errors import McpFailedError, McpToolError
 
 # A tool call has limits of its own in the server (5 s an action, 60 s a navigation).
 CALL_TIMEOUT = 120.0
+CLOSE_TIMEOUT = 3.0
 PROTOCOL = "2025-06-18"
 # Between two looks at whether an answer has come, while something else is to go on meanwhile.
 BEAT = 0.005
@@ -80,6 +81,7 @@ class McpClient:
         self._meanwhile = meanwhile
         self._timeout = timeout
         self._session: str | None = None
+        self._unanswered = False
         self._ids = itertools.count(1)
         self._tools: tuple[Tool, ...] | None = None
 
@@ -128,12 +130,16 @@ class McpClient:
         """The page's accessibility tree with refs, as YAML."""
         return _fenced(self.call("browser_snapshot").text)
 
-    def close(self) -> None:
-        """End the client's session; the browser stays. Idempotent, never raises."""
+    def close(self) -> bool:
+        """End the client's session; the browser stays. Idempotent, never raises. False if the server is silent."""
         session, self._session = self._session, None
-        if session is not None:
-            with contextlib.suppress(OSError, http.client.HTTPException):
-                self._http("DELETE", None, {"mcp-session-id": session})
+        if session is None:
+            return not self._unanswered
+        try:
+            self._http("DELETE", None, {"mcp-session-id": session}, CLOSE_TIMEOUT)
+        except (OSError, http.client.HTTPException):
+            return False
+        return True
 
     def _request(self, method: str, params: Mapping[str, Any]) -> dict[str, Any]:
         if self._session is None and method != "initialize":
@@ -165,6 +171,7 @@ class McpClient:
         try:
             status, answered, text = self._patiently("POST", json.dumps(body), headers)
         except (OSError, http.client.HTTPException) as error:
+            self._unanswered = True
             raise McpFailedError(
                 f"the MCP server at {self.url} does not answer: {error}", hint="its session may have ended"
             ) from None
@@ -199,11 +206,13 @@ class McpClient:
         return outcome[0]
 
     def _http(
-        self, method: str, body: str | None, headers: Mapping[str, str]
+        self, method: str, body: str | None, headers: Mapping[str, str], timeout: float | None = None
     ) -> tuple[int, dict[str, str], str]:
         # http.client and not urllib: a proxy in the environment is not for loopback.
         place = urlsplit(self.url)
-        connection = http.client.HTTPConnection(place.hostname or "", place.port, timeout=self._timeout)
+        connection = http.client.HTTPConnection(
+            place.hostname or "", place.port, timeout=timeout or self._timeout
+        )
         try:
             connection.request(method, place.path, body.encode() if body else None, dict(headers))
             answer = connection.getresponse()

@@ -62,6 +62,20 @@ def wipe(browser: Browser, context: BrowserContext) -> Page:
     return page
 
 
+def wipe_all(browser: Browser) -> None:
+    """Blank the default context, and end every other one: whoever made it has left.
+
+    :raises playwright.sync_api.Error: the browser does not answer.
+    :raises WipeFailedError: something is left.
+    """
+    session = browser.new_browser_cdp_session()
+    # Playwright knows only those that it made itself.
+    for left in session.send("Target.getBrowserContexts")["browserContextIds"]:
+        session.send("Target.disposeBrowserContext", {"browserContextId": left})
+    session.detach()
+    wipe(browser, browser.contexts[0])
+
+
 def _end_workers(browser: Browser, own: str | None) -> None:
     session = browser.new_browser_cdp_session()
     kinds: list[dict[str, Any]] = [{"type": "shared_worker"}, {"type": "service_worker"}]

@@ -18,6 +18,9 @@ from pytest_peaks.session.registry import Problem, Registry
 from pytest_peaks.session.spec import BrowserSpec, Hosting, McpOptions
 
 FIRST_PORT, LAST_PORT = 8931, 8949
+# How often a start gives way to another one that ends in the meantime.
+ATTEMPTS = 4
+RECORD_WAIT = 5.0
 
 
 @dataclass(frozen=True)
@@ -56,7 +59,7 @@ class Start:
         """
         found, problems = sessions.look(self.dirs)
         cleared = sessions.clear_dead(sessions.of_terminal(found, self.here))
-        for attempt in (1, 2):
+        for attempt in range(1, ATTEMPTS + 1):
             found, _ = sessions.look(self.dirs)
             own = self._own(found, reuse=reuse)
             if reuse and (same := self._on_port(own)):
@@ -64,12 +67,16 @@ class Start:
                 return Started(record, reused=True, cleared=cleared, problems=problems)
             if own and self.port is None:
                 _conflict(own[0])
+            order = self._order(found, further=bool(own))
             try:
-                record = supervisor.start(self._order(found, further=bool(own)))
+                record = supervisor.start(order)
             except ConflictError:
-                # Another start was faster: its session is this terminal's, or has taken a name that is like ours.
-                if attempt == 2:
+                # Another start was faster: its session is this terminal's, or has taken a name that is
+                # like ours. Its record comes right after its name.
+                file = Registry(self.dirs.records).path_of(order.hosting.base)
+                if attempt == ATTEMPTS or (attempt > 1 and file.exists()):
                     raise
+                processes.wait_until(file.exists, RECORD_WAIT)
             else:
                 break
         return Started(record, reused=False, cleared=cleared, problems=problems)

@@ -113,6 +113,7 @@ def _relay(options: McpOptions, target: Sequence[str], env: Mapping[str, str], o
         raise StartFailedError(
             f"the MCP server {command[0]} cannot be run: {error.strerror or error}", hint=mcp.COMMAND_HINT
         ) from error
+    identity = ProcessIdentity.of(server.pid)
     assert server.stdin is not None, "asked for"
     assert server.stdout is not None, "asked for"
     threading.Thread(target=_copy, args=(sys.stdin.buffer, server.stdin), daemon=True).start()
@@ -126,8 +127,8 @@ def _relay(options: McpOptions, target: Sequence[str], env: Mapping[str, str], o
             server.stdin.close()
         with contextlib.suppress(subprocess.TimeoutExpired):
             server.wait(END_WAIT)
-        if server.poll() is None:
-            server.kill()
+        if server.poll() is None and identity is not None:
+            processes.end_tree(identity, grace=0.0)
             server.wait()
         answers.join(END_WAIT)
 
