@@ -425,8 +425,8 @@ def test_fresh_with_two_workers(kept: Kept) -> None:
 SITTING = """
 from conftest import wait_for, write
 
-def test_sits(peaks_session, peaks_page):
-    write("sits", pid=peaks_session.pid)
+def test_sits(peaks_session, peaks_page, peaks_slot):
+    write("sits", pid=peaks_session.pid, slot=peaks_slot)
     wait_for("go")
     peaks_page.goto("data:text/html,<title>page</title>")
     assert peaks_page.title() == "page", "somebody blanked it meanwhile"
@@ -456,16 +456,18 @@ def test_two_runs_at_once_never_share_one(kept: Kept) -> None:
 @pytest.mark.parametrize("name", ["SIGKILL", slow("SIGTERM")])
 @pytest.mark.parametrize("workers", ["-n0", slow("-n2")])
 def test_a_run_that_is_killed_gives_its_session_back(kept: Kept, name: str, workers: str) -> None:
-    kept.project.makepyfile(test_sits=SITTING, test_it=PLAIN)
+    kept.project.makepyfile(test_sits=SITTING, test_it=PLAIN if workers == "-n0" else ON_BOTH)
     with driven(kept.project, workers, "test_sits.py", "--peaks-reuse", "-p", "no:cacheprovider") as first:
-        sitting = json.loads(first.wait_for("sits").read_text())["pid"]
+        sitting = json.loads(first.wait_for("sits").read_text())
         first.send_to_group(signal.Signals[name])
         first.end()
     kept.wait_until(lambda: not _of_run(kept), "the killed run is gone")
-    again = kept.run("-n0", "test_it.py")
-    again.assert_outcomes(passed=1)
-    says(again, "pytest-slot0 is used again")
-    assert kept.pid() == sitting
+    slot = f"slot{sitting['slot']}"
+    assert kept.pids() == {f"pytest-{slot}": sitting["pid"]}
+    again = kept.run(workers, "test_it.py")
+    again.assert_outcomes(passed=1 if workers == "-n0" else 2)
+    says(again, f"pytest-{slot} is used again")
+    assert kept.pid(slot) == sitting["pid"]
 
 
 def _of_run(kept: Kept) -> list[psutil.Process]:
