@@ -88,7 +88,7 @@ def pytest_make_collect_report(
     report = yield
     try:
         for item in report.result if report.passed else ():
-            if isinstance(item, pytest.Item) and item.get_closest_marker(marker.NAME) is not None:
+            if isinstance(item, pytest.Item) and state.asks_for_a_session(item):
                 state.spec_of(item)
     except pytest.UsageError as error:
         if not hasattr(collector.config, "workerinput"):

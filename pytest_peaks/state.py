@@ -58,6 +58,13 @@ def _with_doors(item: pytest.Item) -> dict[str, Any]:
     return arguments
 
 
+def asks_for_a_session(item: pytest.Item) -> bool:
+    """Whether an item's markers or fixtures say anything about its session."""
+    return item.get_closest_marker(marker.NAME) is not None or "peaks_mcp" in getattr(
+        item, "fixturenames", ()
+    )
+
+
 def spec_of(item: pytest.Item) -> SessionSpec:
     """What an item's markers ask for; validated at collection.
 

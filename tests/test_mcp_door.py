@@ -387,9 +387,9 @@ def test_a_wrong_declaration_is_refused_at_collection(
 def test_the_fixture_needs_a_debugging_port(project: pytest.Pytester) -> None:
     project.makeini("[pytest]\naddopts = -p no:playwright -p no:cacheprovider\npeaks_debug_port = off\n")
     project.makepyfile("def test_it(peaks_mcp): raise SystemExit")
-    result = project.runpytest_subprocess("-n0")
-    assert result.ret != 0
-    output = result.stdout.str() + result.stderr.str()
+    result = project.runpytest_subprocess("-n0", "--collect-only")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    output = result.stderr.str()
     assert "doors=mcp needs a Chromium with a debugging port" in output
     assert "peaks_debug_port = on" in output
 

@@ -29,6 +29,7 @@ from pytest_peaks.session.manager import SessionManager
 from pytest_peaks.session.paths import ProjectDirs
 from pytest_peaks.session.ports import PortRange
 from pytest_peaks.session.spec import BrowserSpec, McpOptions, Run
+from pytest_peaks.session.watchdog import Watchdog
 
 # The server ends in a tenth of a second when its stdin does.
 END_WAIT = 3.0
@@ -38,6 +39,7 @@ CHUNK = 64 * 1024
 def serve_own(dirs: ProjectDirs, spec: BrowserSpec, options: McpOptions) -> int:
     """Serve a client on an isolated browser, until its stdin ends. The server's exit code.
 
+    :raises BrowserLostError: the browser died while it was used.
     :raises PeaksError: the browser or the server did not start.
     """
     # With a guardian, as a pytest run has: it clears away what is left if we are killed.
@@ -49,7 +51,16 @@ def serve_own(dirs: ProjectDirs, spec: BrowserSpec, options: McpOptions) -> int:
         assert session.endpoint is not None, "a browser that peaks spawns is reached over CDP"
         temp = Path(session.record.temp_dir)
         env = child_environment(session.session_id, temp)
-        return _relay(options, mcp.on_endpoint(session.endpoint), env, temp / "output")
+        code = _relay(
+            options,
+            mcp.on_endpoint(session.endpoint),
+            env,
+            temp / "output",
+            watched=session.record.processes["browser"],
+        )
+        if not session.is_alive():
+            raise BrowserLostError("the browser died, so its server ended", hint="start `peaks mcp` anew")
+        return code
     except KeyboardInterrupt:
         return 128 + signal.SIGINT
     finally:
@@ -101,8 +112,18 @@ def _end_on_signals() -> None:
             signal.signal(getattr(signal, name), interrupt)
 
 
-def _relay(options: McpOptions, target: Sequence[str], env: Mapping[str, str], output_dir: Path) -> int:
-    """Run a server over stdio and pass on what client and server say, until either ends."""
+def _relay(
+    options: McpOptions,
+    target: Sequence[str],
+    env: Mapping[str, str],
+    output_dir: Path,
+    *,
+    watched: ProcessIdentity | None = None,
+) -> int:
+    """Run a server over stdio and pass on what client and server say, until either ends.
+
+    :param watched: a process without which the server is of no use: it ends with it.
+    """
     command = mcp.server_command(options, target, None, output_dir)
     environment = mcp.server_environment(options, env)
     try:
@@ -119,10 +140,18 @@ def _relay(options: McpOptions, target: Sequence[str], env: Mapping[str, str], o
     threading.Thread(target=_copy, args=(sys.stdin.buffer, server.stdin), daemon=True).start()
     answers = threading.Thread(target=_copy, args=(server.stdout, sys.stdout.buffer), daemon=True)
     answers.start()
+
+    def end_server() -> None:
+        if identity is not None:
+            processes.end_tree(identity, grace=END_WAIT)
+
+    watchdog = Watchdog(watched, end_server) if watched is not None else None
     try:
         code = server.wait()
         return code if code >= 0 else 128 - code
     finally:
+        if watchdog is not None:
+            watchdog.stop()
         with contextlib.suppress(OSError):
             server.stdin.close()
         with contextlib.suppress(subprocess.TimeoutExpired):
