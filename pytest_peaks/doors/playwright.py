@@ -117,8 +117,11 @@ class PlaywrightDoor:
                     return playwright.chromium.connect(session.endpoint, timeout=ATTACH_TIMEOUT * 1000)
                 return playwright.chromium.connect_over_cdp(session.endpoint, timeout=ATTACH_TIMEOUT * 1000)
         except Error as error:
+            # A server's URL may hold its token.
+            said = essence(error).replace(session.endpoint, "its URL")
+            where = f" on port {session.record.port}" if session.record.port else ""
             raise BrowserLostError(
-                f"{session.found} does not answer on port {session.record.port}: {essence(error)}",
+                f"{session.found} does not answer{where}: {said}",
                 hint="`peaks doctor` says what is wrong with this machine",
             ) from None
 
