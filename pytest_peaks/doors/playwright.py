@@ -21,9 +21,10 @@ if TYPE_CHECKING:
 
 # Attaching takes 0.05 s; this is for a machine that starts eight browsers at once.
 ATTACH_TIMEOUT = 30.0
-# Closing a context takes 0.01 s. Playwright itself would wait half a minute for a browser that
-# does not answer; a worker's whole teardown has three seconds.
-CLOSE_TIMEOUT = 2.0
+# Closing a context takes 0.01 s, on a machine that starts eight browsers at once a hundred times as
+# long. Playwright itself would wait half a minute for a browser that does not answer; the end of a
+# run has five seconds.
+CLOSE_TIMEOUT = 4.0
 STOP_TIMEOUT = 2.0
 
 
