@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import unittest
+import warnings
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -63,7 +64,10 @@ def _peaks_owner(request: pytest.FixtureRequest, pytestconfig: pytest.Config) ->
 def _peaks_base_url(request: pytest.FixtureRequest) -> str | None:
     # pytest-base-url's and pytest-playwright's fixture, or one that the suite defines.
     try:
-        value = request.getfixturevalue("base_url")
+        with warnings.catch_warnings():
+            # How pytest-playwright defines its own is deprecated in the newest pytest; not this suite's fault.
+            warnings.simplefilter("ignore", pytest.PytestDeprecationWarning)
+            value = request.getfixturevalue("base_url")
     except pytest.FixtureLookupError:
         return None
     return str(value) if value else None

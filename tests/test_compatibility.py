@@ -116,6 +116,15 @@ def test_beside_pytest_playwright_in_one_test(project: pytest.Pytester, workers:
     _remove_driver_litter(project)
 
 
+def test_pytest_playwright_in_the_environment_gives_a_suite_of_ours_no_warnings(
+    project: pytest.Pytester,
+) -> None:
+    project.makeini("[pytest]\nfilterwarnings = error\n")
+    project.makepyfile(HELLO)
+    project.runpytest_subprocess("-p", "no:cacheprovider").assert_outcomes(passed=1)
+    _remove_driver_litter(project)
+
+
 def _remove_driver_litter(project: pytest.Pytester) -> None:
     """What pytest-playwright's own browser and driver leave in TMPDIR is not the plugin's to remove."""
     import shutil
