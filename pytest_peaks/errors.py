@@ -162,6 +162,20 @@ class WipeFailedError(PeaksError):
     exit_code = 5
 
 
+class StateNotFoundError(PeaksError):
+    """There is no saved login of that name."""
+
+    code = "STATE_NOT_FOUND"
+    exit_code = 2
+
+
+class InvalidStateError(PeaksError):
+    """A saved login is not a storage state, or the browser refuses it."""
+
+    code = "INVALID_STATE"
+    exit_code = 2
+
+
 class LockTimeoutError(PeaksError):
     """A lock of the user's runtime dir was not free in time."""
 

@@ -301,6 +301,74 @@ def test_a_server_that_dies_ends_it(client: Callable[..., Client], site: str) ->
     assert one.process.wait(PATIENCE) != 0
 
 
+# --- Logged in
+
+SECRET = "canary-of-a-session"
+
+
+def save_login(project: Path, content: object, name: str = "alice") -> Path:
+    path = project / ".peaks" / "auth" / f"{name}.json"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(content if isinstance(content, str) else json.dumps(content))
+    return path
+
+
+def test_a_client_begins_logged_in(client: Callable[..., Client], tmp_path: Path, site: str) -> None:
+    where = {"domain": "127.0.0.1", "path": "/"}
+    flags = {"expires": -1, "httpOnly": True, "secure": False, "sameSite": "Lax"}
+    cookie = {"name": "sid", "value": SECRET, **where, **flags}
+    origin = {"origin": site, "localStorage": [{"name": "token", "value": SECRET}]}
+    save_login(tmp_path, {"cookies": [cookie], "origins": [origin]})
+    one = client("--auth", "alice")
+    one.initialize()
+    one.call("browser_navigate", url=f"{site}/echo-cookies")
+    assert one.evaluate("() => document.body.innerText") == f"sid={SECRET}"
+    assert one.evaluate("() => localStorage.getItem('token')") == SECRET
+    assert one.end() == 0
+    assert SECRET not in one.errors.read_text()
+    assert not any(SECRET in log.read_text() for log in (tmp_path / ".peaks" / "_runtime" / "logs").iterdir())
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        (None, "STATE_NOT_FOUND: there is no saved login 'alice'"),
+        ("null", "INVALID_STATE: "),
+        ("{}", "INVALID_STATE: "),
+        (f'[{{"value": "{SECRET}"}}]', "INVALID_STATE: "),
+        (f'{{"cookies": [{{"value": "{SECRET}', "INVALID_STATE: "),
+        (
+            {"cookies": [{"name": "sid", "value": SECRET}], "origins": []},
+            "INVALID_STATE: the browser refuses",
+        ),
+    ],
+    ids=["missing", "null", "empty", "list", "truncated", "refused"],
+)
+def test_a_login_that_cannot_be_used_is_refused_without_a_word_of_it(
+    peaks: Peaks, surroundings: Surroundings, tmp_path: Path, content: object, says: str
+) -> None:
+    if content is not None:
+        save_login(tmp_path, content)
+    done = peaks("mcp", "--auth", "alice", cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (2, ""), done.stderr
+    assert done.stderr.startswith(says)
+    assert "hint: " in done.stderr
+    assert SECRET not in done.stderr
+    surroundings.assert_clean(tmp_path)
+
+
+def test_a_login_is_no_path(peaks: Peaks, tmp_path: Path) -> None:
+    (tmp_path / "elsewhere.json").write_text('{"cookies": [], "origins": []}')
+    for name in ("../../elsewhere", "/etc/passwd", ""):
+        done = peaks("mcp", "--auth", name, cwd=tmp_path)
+        assert done.returncode == 2
+        assert done.stderr.startswith("INVALID_NAME: ")
+    link = save_login(tmp_path, "{}", "link")
+    link.unlink()
+    link.symlink_to(tmp_path / "elsewhere.json")
+    assert peaks("mcp", "--auth", "link", cwd=tmp_path).stderr.startswith("INVALID_STATE: ")
+
+
 # --- In a hosted session
 
 

@@ -14,6 +14,7 @@ from pytest_peaks.session.spec import BrowserName
 
 @click.command(cls=PeaksCommand)
 @click.option("--terminal", metavar="ID", help="Join the hosted session of this terminal instead.")
+@click.option("--auth", metavar="NAME", help="A saved login, <project>/.peaks/auth/NAME.json, to begin with.")
 @click.option("--browser", metavar="NAME", help=f"One of {', '.join(BrowserName)}; default: chromium.")
 @click.option(
     "--executable", type=click.Path(path_type=Path), metavar="PATH", help="The browser's executable."
@@ -26,6 +27,7 @@ from pytest_peaks.session.spec import BrowserName
 @project_option
 def mcp(
     terminal: str | None,
+    auth: str | None,
     browser: str | None,
     executable: Path | None,
     headed: bool,
@@ -48,13 +50,18 @@ def mcp(
             f"{name} can't be served by `peaks mcp`", hint="choose a Chromium: chromium, chrome or msedge"
         )
     options = McpOptions(caps=tuple(filter(None, caps.split(","))), command=mcp_command)
+    if terminal is not None and auth is not None:
+        raise InvalidOptionError(
+            "--auth and --terminal contradict each other: that session has logins of its own",
+            hint="leave one of them out",
+        )
     dirs = dirs_of(project)
     try:
         if terminal is not None:
             code = stdio.serve_hosted(dirs, terminals.current(terminal), options)
         else:
             spec = BrowserSpec(browser=name, executable=executable, headed=headed)
-            code = stdio.serve_own(dirs, spec, options)
+            code = stdio.serve_own(dirs, spec, options, auth)
     except PeaksError as error:
         # pytest's names of the same options.
         raise type(error)(error.message, hint=error.hint.replace("--peaks-", "--")) from None

@@ -16,15 +16,23 @@ import threading
 import uuid
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
+from pytest_peaks.auth.state import read_state
 from pytest_peaks.doors import mcp
-from pytest_peaks.errors import BrowserLostError, InvalidOptionError, NoSessionError, StartFailedError
+from pytest_peaks.doors.playwright import PlaywrightDoor, bounded
+from pytest_peaks.errors import (
+    BrowserLostError,
+    InvalidOptionError,
+    InvalidStateError,
+    NoSessionError,
+    StartFailedError,
+)
 from pytest_peaks.hosting import sessions
 from pytest_peaks.hosting.terminals import Terminal
 from pytest_peaks.session import guardian, processes
 from pytest_peaks.session.identity import ProcessIdentity
-from pytest_peaks.session.live import child_environment
+from pytest_peaks.session.live import LiveSession, child_environment
 from pytest_peaks.session.manager import SessionManager
 from pytest_peaks.session.paths import ProjectDirs
 from pytest_peaks.session.ports import PortRange
@@ -34,21 +42,29 @@ from pytest_peaks.session.watchdog import Watchdog
 # The server ends in a tenth of a second when its stdin does.
 END_WAIT = 3.0
 CHUNK = 64 * 1024
+# A login of cookies takes 0.01 s, every origin with storage 0.1 s more.
+LOGIN_TIMEOUT = 30.0
 
 
-def serve_own(dirs: ProjectDirs, spec: BrowserSpec, options: McpOptions) -> int:
+def serve_own(dirs: ProjectDirs, spec: BrowserSpec, options: McpOptions, auth: str | None = None) -> int:
     """Serve a client on an isolated browser, until its stdin ends. The server's exit code.
 
+    :param auth: name of a saved login that the browser has before the client's first call.
+    :raises StateNotFoundError: there is none of that name.
+    :raises InvalidStateError: it can't be used.
     :raises BrowserLostError: the browser died while it was used.
     :raises PeaksError: the browser or the server did not start.
     """
     # With a guardian, as a pytest run has: it clears away what is left if we are killed.
+    state = read_state(dirs, auth) if auth is not None else None
     run = Run(uuid.uuid4().hex[:12], 0, "mcp", ProcessIdentity.of_self())
     manager = SessionManager(dirs, run, PortRange(0, 0, strict=False))
     _end_on_signals()
     try:
         session = manager.acquire(spec)
         assert session.endpoint is not None, "a browser that peaks spawns is reached over CDP"
+        if state is not None:
+            _log_in(session, state, manager.temp_dir)
         temp = Path(session.record.temp_dir)
         env = child_environment(session.session_id, temp)
         code = _relay(
@@ -66,6 +82,25 @@ def serve_own(dirs: ProjectDirs, spec: BrowserSpec, options: McpOptions) -> int:
     finally:
         if manager.close():
             guardian.call_off(run.uid)
+
+
+def _log_in(session: LiveSession, state: dict[str, Any], temp_dir: Path) -> None:
+    """Put a saved login into the default context of a browser that is still blank."""
+    from playwright.sync_api import Error
+
+    door = PlaywrightDoor(lambda: temp_dir, lambda: None)
+    try:
+        browser: Any = door.attach(session)
+        with bounded(LOGIN_TIMEOUT, session.kill, door.kill_driver):
+            browser.contexts[0].set_storage_state(state)
+        browser.close()
+    except Error:
+        # Playwright's message may quote the state.
+        raise InvalidStateError(
+            "the browser refuses the saved login", hint="save it anew with context.storage_state()"
+        ) from None
+    finally:
+        door.stop()
 
 
 def serve_hosted(dirs: ProjectDirs, terminal: Terminal, options: McpOptions) -> int:
