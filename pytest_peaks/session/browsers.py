@@ -90,6 +90,8 @@ def find(spec: BrowserSpec) -> Found:
         )
     looked_for: list[str] = []
     for candidate, source in _candidates(name, headed=spec.headed):
+        if not _is_of_this_system(candidate):
+            continue
         looked_for.append(candidate)
         path = _resolve(candidate)
         if path is not None:
@@ -186,6 +188,15 @@ def _playwright_patterns(name: str) -> Iterator[str]:
     folder = playwright_browsers_dir() / f"{name.replace('-', '_')}-{revision}"
     for inside in _INSIDE[name]:
         yield f"{folder}/{inside}"
+
+
+def _is_of_this_system(candidate: str) -> bool:
+    """Whether a place could exist on this system at all."""
+    if "/Contents/MacOS/" in candidate or "/chrome-mac" in candidate:
+        return sys.platform == "darwin"
+    if candidate.endswith(".exe"):
+        return sys.platform == "win32"
+    return True
 
 
 def _resolve(candidate: str) -> Path | None:
