@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 # A dying browser's connections end before the system calls its process dead: milliseconds, more on a busy machine.
 DYING = 1.0
+DISCONNECT_TIMEOUT = 1.0
 
 
 class Owner:
@@ -117,6 +118,8 @@ class Owner:
         """End every session and the driver. Idempotent; True if nothing is left."""
         if self._watchdog is not None:
             self._watchdog.stop()
+        if self.door.is_borrowed:
+            self._disconnect()
         # The browsers first: nothing that a frozen page could hold up comes before them.
         for live in [*self.manager.live, *self._shared.values()]:
             live.release()
@@ -124,6 +127,16 @@ class Owner:
             handle.close()
         self.door.stop()
         return self.manager.close()
+
+    def _disconnect(self) -> None:
+        """Leave a driver that is not ours in order: its temp files are in no folder of ours to go with."""
+        for live, attached in self._attached.items():
+            with (
+                contextlib.suppress(Exception),
+                bounded(DISCONNECT_TIMEOUT, live.kill, self.door.kill_driver),
+            ):
+                attached.close()
+        self._attached.clear()
 
     def report(self) -> dict[str, Any]:
         """What this owner did, as plain data for the controller's summary."""

@@ -72,6 +72,11 @@ class PlaywrightDoor:
         return self._driver
 
     @property
+    def is_borrowed(self) -> bool:
+        """Whether the driver is somebody else's."""
+        return self._borrowed and self._playwright is not None
+
+    @property
     def is_lost(self) -> bool:
         """Whether the driver died since it was last used."""
         return self._playwright is not None and self._driver is not None and not self._driver.is_alive()
