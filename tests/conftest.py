@@ -7,7 +7,6 @@ it did not start itself.
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -35,8 +34,7 @@ def surroundings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Su
         monkeypatch.setenv(name, value)
     monkeypatch.setattr(tempfile, "tempdir", None)  # forget what was computed from the old TMPDIR
     yield made
-    made.kill_leftovers()
-    shutil.rmtree(temp, ignore_errors=True)
+    made.clear()
 
 
 @pytest.fixture

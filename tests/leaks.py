@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import os
+import shutil
 import socket
 import time
 import uuid
@@ -113,11 +114,18 @@ class Surroundings:
             assert time.monotonic() < deadline, f"left after {within} s:\n  " + "\n  ".join(left)
             time.sleep(0.05)
 
-    def kill_leftovers(self) -> None:
-        """After a failed test: end what it started, by its tag."""
-        for process in self.processes():
+    def clear(self) -> None:
+        """After the test: end what a failed one started, by its tag, and remove the temp dir."""
+        left = self.processes()
+        for process in left:
             with contextlib.suppress(psutil.Error):
                 process.kill()
+        psutil.wait_procs(left, timeout=PROMISED)
+        for _ in range(50):  # whatever is dying may still write
+            shutil.rmtree(self.temp, ignore_errors=True)
+            if not self.temp.exists():
+                return
+            time.sleep(0.05)
 
 
 def _command(process: psutil.Process) -> list[str]:
