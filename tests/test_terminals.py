@@ -143,8 +143,9 @@ def test_a_process_outside_of_any_terminal_has_no_session_leader(monkeypatch: py
     def refuse(*_: object) -> int:
         raise OSError
 
-    monkeypatch.setattr(terminals.os, "open", refuse)
-    assert terminals.session_leader() is None
+    with monkeypatch.context() as patched:  # nothing else may find os.open like that
+        patched.setattr(terminals.os, "open", refuse)
+        assert terminals.session_leader() is None
 
 
 # What a user may type
