@@ -44,6 +44,36 @@ class InvalidNameError(PeaksError):
     exit_code = 2
 
 
+class NameMissingError(InvalidNameError):
+    """A command that works in a session names none."""
+
+    code = "NAME_MISSING"
+
+
+class NameTooLongError(InvalidNameError):
+    """A session's name has more characters than the project allows."""
+
+    code = "NAME_TOO_LONG"
+
+
+class NameTooShortError(InvalidNameError):
+    """A session's name has fewer characters than the project asks for."""
+
+    code = "NAME_TOO_SHORT"
+
+
+class NameReservedError(InvalidNameError):
+    """A session's name is one that everybody would think of."""
+
+    code = "NAME_RESERVED"
+
+
+class NamePrefixError(InvalidNameError):
+    """A session's name does not begin with a prefix of the project."""
+
+    code = "NAME_PREFIX"
+
+
 class InvalidPortError(InvalidOptionError):
     """A port or a port range is not within 1024-65535, or is not a number."""
 
@@ -146,6 +176,62 @@ class McpToolError(PeaksError):
 
     code = "MCP_TOOL_FAILED"
     exit_code = 5
+
+
+class CliUsageError(PeaksError):
+    """A command line of playwright-cli names no command, or gives it what it does not take."""
+
+    code = "CLI_USAGE"
+    exit_code = 2
+
+
+class CliNotOpenError(PeaksError):
+    """The session of playwright-cli that a command is for is not open."""
+
+    code = "NOT_OPEN"
+    exit_code = 2
+
+
+class CliFailedError(PeaksError):
+    """A command of playwright-cli failed; the message is its own text."""
+
+    code = "CLI_FAILED"
+    exit_code = 5
+
+
+class StaleRefError(CliFailedError):
+    """A ref of a snapshot was used after the page it was taken from was left."""
+
+    code = "STALE_REF"
+    exit_code = 2
+
+
+class NodeNotFoundError(PeaksError):
+    """A snapshot has no node of the role and name that were looked for."""
+
+    code = "NODE_NOT_FOUND"
+    exit_code = 2
+
+
+class SessionExistsError(PeaksError):
+    """A session of that name is open already."""
+
+    code = "SESSION_EXISTS"
+    exit_code = 2
+
+
+class TooManySessionsError(PeaksError):
+    """As many named sessions are open as the project allows."""
+
+    code = "TOO_MANY_SESSIONS"
+    exit_code = 3
+
+
+class SharedBrowserError(PeaksError):
+    """Two sessions would share one browser's context, tabs and storage."""
+
+    code = "SHARED_BROWSER"
+    exit_code = 2
 
 
 class DoorNotDeclaredError(PeaksError):

@@ -14,6 +14,7 @@ from pytest_peaks import state
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, BrowserContext, Page
 
+    from pytest_peaks.doors.cli import PeaksCli
     from pytest_peaks.doors.mcp import McpClient
     from pytest_peaks.handle import PeaksSession
     from pytest_peaks.openers import SessionFactory, SessionOpener
@@ -31,6 +32,7 @@ BROWSER_FIXTURES = frozenset(
         "peaks_context",
         "peaks_browser",
         "peaks_mcp",
+        "peaks_cli",
     }
 )
 
@@ -128,6 +130,12 @@ def peaks_browser(request: pytest.FixtureRequest, peaks_session: PeaksSession) -
 def peaks_mcp(request: pytest.FixtureRequest, peaks_session: PeaksSession) -> McpClient:
     """An MCP client on this test's session: it sees the tabs, cookies and storage of ``peaks_page``."""
     return _offer(request, "peaks_mcp", peaks_session.mcp)
+
+
+@pytest.fixture
+def peaks_cli(request: pytest.FixtureRequest, peaks_session: PeaksSession) -> PeaksCli:
+    """playwright-cli on this test's session: it sees the tabs, cookies and storage of ``peaks_page``."""
+    return _offer(request, "peaks_cli", peaks_session.cli)
 
 
 def _offer(request: pytest.FixtureRequest, name: str, value: T) -> T:

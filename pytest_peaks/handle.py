@@ -18,6 +18,7 @@ from pytest_peaks.session.spec import Door, Isolation, SessionSpec
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, BrowserContext, Page
 
+    from pytest_peaks.doors.cli import PeaksCli
     from pytest_peaks.doors.mcp import McpClient
     from pytest_peaks.owner import Owner
 
@@ -51,6 +52,7 @@ class PeaksSession:
         self._page: Page | None = None
         self._visited = False
         self._mcp: McpClient | None = None
+        self._cli: PeaksCli | None = None
         self._first_pages: list[Page] = []
         self._strangers: list[BrowserContext] = []
         self._closed = False
@@ -134,18 +136,34 @@ class PeaksSession:
 
         :raises DoorNotDeclaredError: neither the fixture ``peaks_mcp`` nor ``doors=("mcp",)`` asks for it.
         """
-        self._require_open()
-        if Door.MCP not in self._spec.doors:
-            raise DoorNotDeclaredError(
-                f"session {self.name!r} was opened without the MCP door",
-                hint='use the fixture peaks_mcp, or @pytest.mark.peaks_session(doors=("mcp",))',
-            )
+        self._require_door(Door.MCP)
         if self._mcp is None:
             from pytest_peaks.doors.mcp import McpClient
 
             url = self._owner.mcp_servers.url(self._live, self._spec.mcp)
             self._mcp = McpClient(url, after_call=self._catch_up, meanwhile=self._let_handlers_run)
         return self._mcp
+
+    @property
+    def cli(self) -> PeaksCli:
+        """playwright-cli on this session: ``cli("click", "e5")``; its daemon is started on first use.
+
+        :raises DoorNotDeclaredError: neither the fixture ``peaks_cli`` nor ``doors=("cli",)`` asks for it.
+        """
+        self._require_door(Door.CLI)
+        if self._cli is None:
+            self._cli = self._owner.cli_daemons.door(
+                self._live, after_call=self._catch_up, meanwhile=self._let_handlers_run
+            )
+        return self._cli
+
+    def _require_door(self, door: Door) -> None:
+        self._require_open()
+        if door not in self._spec.doors:
+            raise DoorNotDeclaredError(
+                f"session {self.name!r} was opened without the {door.upper()} door",
+                hint=f'use the fixture peaks_{door}, or @pytest.mark.peaks_session(doors=("{door}",))',
+            )
 
     def _let_handlers_run(self) -> None:
         """Answer what the page asks of the test while another door works on it: routes, exposed functions.
@@ -196,6 +214,8 @@ class PeaksSession:
         self._owner.forget(self)
         if self._mcp is not None and not self._mcp.close():
             self._owner.mcp_servers.replace(self._live, self._spec.mcp)
+        if self._cli is not None:
+            self._owner.cli_daemons.after(self._live, self._cli)
         with (
             contextlib.suppress(Exception),
             bounded(CLOSE_TIMEOUT, self._live.kill, self._owner.door.kill_driver),

@@ -20,8 +20,8 @@ DESCRIPTION = (
     "mcp_args=(), **context_options): "
     "the browser session of this test. isolation is 'fresh' (a context of its own in the worker's browser), "
     "'profile' (the worker's kept profile) or 'browser' (a process of its own); user_data_dir is a profile of "
-    "yours, kept; url is where the page is when the test gets it; doors=('mcp',) opens an MCP server on the "
-    "session, with mcp_caps and mcp_args; context_options are those of Playwright's "
+    "yours, kept; url is where the page is when the test gets it; doors=('mcp', 'cli') opens an MCP server on the "
+    "session, with mcp_caps and mcp_args, and playwright-cli; context_options are those of Playwright's "
     "Browser.new_context, such as viewport or locale. On a function, class or module; the closest wins, "
     "context options merge."
 )

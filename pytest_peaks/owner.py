@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from pytest_peaks.config import PeaksConfig
+from pytest_peaks.doors.cli_daemons import CliDaemons
 from pytest_peaks.doors.mcp_servers import McpServers
 from pytest_peaks.doors.playwright import PlaywrightDoor, bounded, essence
 from pytest_peaks.errors import BrowserLostError, DriverFailedError, InvalidOptionError, PeaksError
@@ -40,6 +41,7 @@ class Owner:
         self.said: list[str] = []
         self.door = PlaywrightDoor(lambda: self.manager.temp_dir, borrow)
         self.mcp_servers = McpServers()
+        self.cli_daemons = CliDaemons(dirs)
         self.handles: list[PeaksSession] = []
         self.used: list[dict[str, Any]] = []
         self._shared: dict[BrowserSpec, LiveSession] = {}

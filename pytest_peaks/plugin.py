@@ -16,6 +16,7 @@ from pytest_peaks.fixtures import (  # noqa: F401 - found by pytest in this modu
     _peaks_base_url,
     _peaks_owner,
     peaks_browser,
+    peaks_cli,
     peaks_context,
     peaks_mcp,
     peaks_page,

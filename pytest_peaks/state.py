@@ -10,7 +10,7 @@ import pytest
 from pytest_peaks import marker
 from pytest_peaks.config import PeaksConfig
 from pytest_peaks.errors import PeaksError
-from pytest_peaks.session.spec import SessionSpec
+from pytest_peaks.session.spec import Door, SessionSpec
 
 if TYPE_CHECKING:
     from pytest_peaks.owner import Owner
@@ -52,17 +52,21 @@ def arguments_of(item: pytest.Item) -> dict[str, Any]:
 def _with_doors(item: pytest.Item) -> dict[str, Any]:
     """The arguments of an item's markers, and the doors that its fixtures declare."""
     arguments = arguments_of(item)
-    if "peaks_mcp" in getattr(item, "fixturenames", ()):
+    by_fixture = _doors_by_fixture(item)
+    if by_fixture:
         declared = arguments.get("doors", ())
-        arguments["doors"] = (*((declared,) if isinstance(declared, str) else declared), "mcp")
+        arguments["doors"] = (*((declared,) if isinstance(declared, str) else declared), *by_fixture)
     return arguments
+
+
+def _doors_by_fixture(item: pytest.Item) -> list[str]:
+    used = getattr(item, "fixturenames", ())
+    return [str(door) for door in Door if f"peaks_{door}" in used]
 
 
 def asks_for_a_session(item: pytest.Item) -> bool:
     """Whether an item's markers or fixtures say anything about its session."""
-    return item.get_closest_marker(marker.NAME) is not None or "peaks_mcp" in getattr(
-        item, "fixturenames", ()
-    )
+    return item.get_closest_marker(marker.NAME) is not None or bool(_doors_by_fixture(item))
 
 
 def spec_of(item: pytest.Item) -> SessionSpec:

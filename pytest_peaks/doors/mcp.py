@@ -7,7 +7,6 @@ of them can close the browser.
 
 from __future__ import annotations
 
-import os
 import re
 import shlex
 import time
@@ -15,8 +14,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from pytest_peaks.doors.bundled import STDIN_GUARD, driver_command
 from pytest_peaks.doors.mcp_client import McpClient, Tool, ToolResult, client_config
-from pytest_peaks.errors import McpFailedError, StartFailedError
+from pytest_peaks.errors import StartFailedError
 from pytest_peaks.session import processes, spawning
 from pytest_peaks.session.identity import ProcessIdentity
 from pytest_peaks.session.spec import McpOptions
@@ -24,10 +24,6 @@ from pytest_peaks.session.startup import LostBindError, log_tail
 
 # Listening after 0.5 s on an idle machine.
 LISTEN_TIMEOUT = 60.0
-
-# In HTTP mode the server watches for the end of its stdin but never reads it, so it would outlive
-# its parent. Reading makes the watch work.
-STDIN_GUARD = "data:text/javascript,process.stdin.resume()"
 
 COMMAND_HINT = "correct --peaks-mcp-command, or leave it out for the bundled server"
 
@@ -47,32 +43,6 @@ class McpServer:
 
     def is_alive(self) -> bool:
         return self.spawned.identity.is_alive()
-
-
-def driver_command() -> list[str]:
-    """Node and ``cli.js`` of the Playwright wheel. Run directly, so that the pid is the program's own.
-
-    ``PLAYWRIGHT_NODEJS_PATH`` names another node, as in Playwright.
-
-    :raises McpFailedError: the installed Playwright has neither.
-    """
-    try:
-        from playwright._impl._driver import compute_driver_executable
-
-        return list(compute_driver_executable())
-    except ImportError:
-        # The same place, found without Playwright's private module.
-        from importlib.util import find_spec
-
-        spec = find_spec("playwright")
-        places = list(spec.submodule_search_locations or ()) if spec else []
-        if not places:
-            raise McpFailedError("Playwright is not installed", hint="pip install playwright") from None
-        driver = Path(places[0]) / "driver"
-        node = os.environ.get("PLAYWRIGHT_NODEJS_PATH") or str(
-            driver / ("node.exe" if os.name == "nt" else "node")
-        )
-        return [node, str(driver / "package" / "cli.js")]
 
 
 def on_endpoint(endpoint: str) -> list[str]:

@@ -44,6 +44,7 @@ class Door(StrEnum):
     """Doors beyond Playwright that a test can declare."""
 
     MCP = "mcp"
+    CLI = "cli"
 
 
 @dataclass(frozen=True, slots=True)

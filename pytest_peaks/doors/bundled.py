@@ -1,0 +1,63 @@
+"""What Playwright's Python wheel brings along: node, its command line, and the parts of the CLI."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from pytest_peaks.errors import DriverFailedError
+
+# In HTTP mode the MCP server watches for the end of its stdin but never reads it, and so does the CLI's
+# daemon. Both would outlive their parent. Reading makes the watch work.
+STDIN_GUARD = "data:text/javascript,process.stdin.resume()"
+
+
+def driver_command() -> list[str]:
+    """Node and ``cli.js`` of the Playwright wheel. Run directly, so that the pid is the program's own.
+
+    ``PLAYWRIGHT_NODEJS_PATH`` names another node, as in Playwright.
+
+    :raises DriverFailedError: the installed Playwright has neither.
+    """
+    # Not by Playwright's own (private) function, whose import takes longer than a call of the CLI.
+    from importlib.util import find_spec
+
+    spec = find_spec("playwright")
+    places = list(spec.submodule_search_locations or ()) if spec else []
+    if not places:
+        raise DriverFailedError("Playwright is not installed", hint="pip install playwright")
+    driver = Path(places[0]) / "driver"
+    script = driver / "package" / "cli.js"
+    if not script.exists():
+        from playwright._impl._driver import compute_driver_executable
+
+        return list(compute_driver_executable())
+    node = os.environ.get("PLAYWRIGHT_NODEJS_PATH") or str(
+        driver / ("node.exe" if os.name == "nt" else "node")
+    )
+    return [node, str(script)]
+
+
+def cli_daemon_script() -> Path:
+    """The program that runs one session of playwright-cli.
+
+    :raises DriverFailedError: the installed Playwright has none (it came with 1.62).
+    """
+    return _part("lib", "entry", "cliDaemon.js")
+
+
+def cli_surface_file() -> Path:
+    """The JSON file in which playwright-cli describes its commands.
+
+    :raises DriverFailedError: the installed Playwright has none (it came with 1.62).
+    """
+    return _part("lib", "tools", "cli-client", "help.json")
+
+
+def _part(*names: str) -> Path:
+    path = Path(driver_command()[1]).parent.joinpath(*names)
+    if not path.exists():
+        raise DriverFailedError(
+            f"the installed Playwright has no {path.name}", hint="pip install --upgrade 'playwright>=1.62'"
+        )
+    return path
