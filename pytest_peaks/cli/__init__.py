@@ -2,14 +2,38 @@
 
 from __future__ import annotations
 
+import sys
+
+JSON = "--json"
+
 
 def main() -> None:
     """Entry point of the ``peaks`` script."""
-    import sys
+    sys.exit(run(sys.argv[1:]))
 
+
+def run(arguments: list[str]) -> int:
+    """Run one command line; returns the exit code."""
     try:
+        fast = _without_click(arguments)
+        if fast is not None:
+            return fast
+        from pytest_peaks.cli import output
         from pytest_peaks.cli.commands import peaks
-        from pytest_peaks.cli.output import run
     except KeyboardInterrupt:  # before there is anything that could answer
-        sys.exit(130)
-    sys.exit(run(peaks, sys.argv[1:]))
+        return 130
+    return output.run(peaks, arguments)
+
+
+def _without_click(arguments: list[str]) -> int | None:
+    """Run a verb that is called again and again by other programs, without the import of all the others.
+
+    None if it is another one.
+    """
+    before = [word for word in arguments[:2] if word == JSON][:1] if arguments[:1] == [JSON] else []
+    verb, *rest = arguments[len(before) :] or [""]
+    if verb == "cli":
+        from pytest_peaks.named import front
+
+        return front.main([*before, *rest])
+    return None

@@ -8,7 +8,9 @@ from pytest_peaks import __version__
 from pytest_peaks.cli.doctor import doctor
 from pytest_peaks.cli.install import install
 from pytest_peaks.cli.mcp import mcp
+from pytest_peaks.cli.name import name
 from pytest_peaks.cli.output import PeaksGroup, version_option
+from pytest_peaks.cli.passing import cli
 from pytest_peaks.cli.playwright import playwright
 from pytest_peaks.cli.reap import reap
 
@@ -19,5 +21,5 @@ def peaks() -> None:
     """One isolated browser for every worker, with nothing left behind."""
 
 
-for command in (doctor, install, mcp, playwright, reap):
+for command in (cli, doctor, install, mcp, name, playwright, reap):
     peaks.add_command(command)

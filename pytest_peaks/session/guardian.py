@@ -18,7 +18,12 @@ from pathlib import Path
 
 from pytest_peaks.session import ports, processes, profiles, spawning
 from pytest_peaks.session.identity import ProcessIdentity
-from pytest_peaks.session.paths import ProjectDirs, orphaned_temp_dirs, temp_dir_owner
+from pytest_peaks.session.paths import (
+    ProjectDirs,
+    is_session_temp_dir,
+    orphaned_temp_dirs,
+    temp_dir_owner,
+)
 from pytest_peaks.session.record import Record
 from pytest_peaks.session.registry import Problem, Registry
 from pytest_peaks.session.reservations import Reservations, allocating
@@ -85,9 +90,7 @@ def sweep(
             swept.foreign.append(record)
         elif state == "dead" or not spare_living:
             (swept.ended if clear(dirs, record, runtime=runtime) else swept.failed).append(record)
-    for folder in orphaned_temp_dirs():
-        if profiles.remove_tree(folder, folder.parent):
-            swept.temp_dirs.append(folder)
+    swept.temp_dirs += remove_orphaned_temp_dirs()
     if run_uid is None:
         swept.problems = [(problem, registry.set_aside(problem)) for problem in problems]
         swept.profiles = _remove_unrecorded_profiles(dirs, registry)
@@ -95,6 +98,11 @@ def sweep(
             for kind in RESERVED:
                 Reservations(folder, kind).drop_dead()
     return swept
+
+
+def remove_orphaned_temp_dirs() -> list[Path]:
+    """Remove the temp dirs of dead owners of this user; returns those that are gone."""
+    return [folder for folder in orphaned_temp_dirs() if profiles.remove_tree(folder, folder.parent)]
 
 
 def clear(dirs: ProjectDirs, record: Record, *, runtime: Path | None = None) -> bool:
@@ -123,7 +131,7 @@ def clear(dirs: ProjectDirs, record: Record, *, runtime: Path | None = None) -> 
         ports.release(record.port, record.session_id, runtime)
     if profile is not None:
         profiles.release(profile, record.session_id, runtime)
-    if record.kind == "hosted":
+    if record.kind != "worker":
         release_name(dirs, record.session_id, runtime)
     for log in (dirs.logs / f"{record.session_id}{ending}" for ending in LOG_ENDINGS):
         log.unlink(missing_ok=True)
@@ -132,7 +140,7 @@ def clear(dirs: ProjectDirs, record: Record, *, runtime: Path | None = None) -> 
 
 
 def name_key(dirs: ProjectDirs, session_id: str) -> str:
-    """The key under which the name of a hosted session is reserved; names are the project's own."""
+    """The key under which the name of a hosted or named session is reserved; names are the project's own."""
     return hashlib.sha256(os.fsencode(f"{dirs.base}|{session_id}")).hexdigest()[:32]
 
 
@@ -143,6 +151,9 @@ def release_name(dirs: ProjectDirs, session_id: str, runtime: Path | None = None
 
 def _remove_session_temp(folder: Path) -> None:
     """Remove a session's temp dir, and its owner's around it if that owner is dead."""
+    if is_session_temp_dir(folder):
+        profiles.remove_tree(folder, folder.parent)
+        return
     owner = temp_dir_owner(folder.parent)
     if owner is None:
         return

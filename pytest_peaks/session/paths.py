@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import json
 import os
 import re
+import secrets
 import stat
 import sys
 import tempfile
@@ -22,6 +24,8 @@ GITIGNORE = (
 # Chromium puts `org.chromium.Chromium.XXXXXX/SingletonSocket` below TMPDIR and aborts when that is
 # longer than a socket's name may be (107 bytes on Linux, 103 on macOS): 62 and 58 are left for TMPDIR.
 LONGEST_TMPDIR = 58
+# In a session's temp dir: whose it is.
+_OWNER_FILE = "owner.json"
 
 
 def project_root(start: Path) -> Path:
@@ -84,6 +88,11 @@ class ProjectDirs:
     @property
     def profiles(self) -> Path:
         return self.runtime / "playwright-userdata"
+
+    @property
+    def artifacts(self) -> Path:
+        """What named sessions wrote that was given no place: snapshots, screenshots, downloads."""
+        return self.runtime / "playwright-cli"
 
     @property
     def logs(self) -> Path:
@@ -176,20 +185,57 @@ def owner_temp_dir(owner: ProcessIdentity) -> Path:
     return folder
 
 
+def session_temp_dir(owner: ProcessIdentity) -> Path:
+    """Make the temp dir of a session whose owner's process is not there yet; `owner` has it until then.
+
+    A file in it says whose it is: see :func:`hand_temp_dir_to`.
+    """
+    # Whole or not at all, so that one without the file never is there to stay.
+    made_in = owner_temp_dir(ProcessIdentity.of_self())
+    folder = made_in / f"peaks-{_user()}-{machine_mark()}-c{secrets.token_hex(5)}"
+    folder.mkdir(mode=0o700)
+    hand_temp_dir_to(folder, owner)
+    target = made_in.parent / folder.name
+    folder.rename(target)
+    with contextlib.suppress(OSError):
+        made_in.rmdir()
+    return target
+
+
+def hand_temp_dir_to(folder: Path, owner: ProcessIdentity) -> None:
+    """Note another owner of a session's temp dir."""
+    part = folder / f"{_OWNER_FILE}.part"
+    part.write_text(json.dumps(owner.to_json()), encoding="utf-8")
+    part.replace(folder / _OWNER_FILE)
+
+
+def is_session_temp_dir(folder: Path) -> bool:
+    """Whether `folder` is one that :func:`session_temp_dir` made on this boot."""
+    named = re.fullmatch(rf"peaks-{_user()}-{machine_mark()}-c[0-9a-f]{{10}}", folder.name)
+    return named is not None and _is_own_folder(folder)
+
+
 def temp_dir_owner(folder: Path) -> ProcessIdentity | None:
-    """Whose temp dir `folder` is by its name; None if it is none that peaks made on this boot."""
+    """Whose temp dir `folder` is; None if it is none that peaks made on this boot."""
+    if is_session_temp_dir(folder):
+        try:
+            return ProcessIdentity.from_json(json.loads((folder / _OWNER_FILE).read_text(encoding="utf-8")))
+        except (OSError, ValueError, RecursionError):
+            return None
     match = re.fullmatch(rf"peaks-{_user()}-{machine_mark()}-([0-9]+)-([0-9a-f]+)", folder.name)
-    if not match:
-        return None
-    try:
-        info = folder.lstat()
-    except OSError:
-        return None
-    # Anybody may make a folder of such a name in /tmp.
-    if not stat.S_ISDIR(info.st_mode) or info.st_uid != _user():
+    if not match or not _is_own_folder(folder):
         return None
     me = ProcessIdentity.of_self()
     return ProcessIdentity(int(match[1]), int(match[2], 16), me.host, me.boot, me.namespace)
+
+
+def _is_own_folder(folder: Path) -> bool:
+    """Whether `folder` is a directory of this user's: anybody may make one of such a name in /tmp."""
+    try:
+        info = folder.lstat()
+    except OSError:
+        return False
+    return stat.S_ISDIR(info.st_mode) and (not hasattr(os, "getuid") or info.st_uid == os.getuid())
 
 
 def orphaned_temp_dirs() -> list[Path]:

@@ -21,7 +21,7 @@ LONGEST_PATH = 4096
 LONGEST_NAME = 255
 T = TypeVar("T")
 Status = Literal["starting", "ready", "ending"]
-Kind = Literal["worker", "hosted"]
+Kind = Literal["worker", "hosted", "cli"]
 
 
 class NewerSchemaError(ValueError):
@@ -42,9 +42,9 @@ class Record:
     :ivar port: what clients connect to on 127.0.0.1: a worker's session its debugging port, a hosted
         one its MCP server's; 0 while not known, or where there is none.
     :ivar pid: the browser's process, None before it is spawned.
-    :ivar owner: the process that holds the browser's pipe.
+    :ivar owner: the process that holds the browser's pipe; while a named session starts, who starts it.
     :ivar processes: what runs in the session, by part: ``browser`` (with the pid `pid`), ``mcp``.
-    :ivar kind: whose it is: a pytest worker's, or a supervisor's.
+    :ivar kind: whose it is: a pytest worker's, a supervisor's, or playwright-cli's own daemon's.
     :ivar ephemeral: the profile was made for this session and goes with it.
     :ivar run_uid: the pytest run that it belongs to; empty outside of one.
     :ivar terminal: mark of the terminal that a hosted session belongs to; see ``Terminal.mark``.
@@ -73,6 +73,8 @@ class Record:
     @property
     def mark(self) -> str:
         """What its processes carry in their environment. A terminal's id is the same in every project."""
+        if self.kind == "cli":  # its owner changes during the start; the name of its temp dir is drawn by lot
+            return f"{self.session_id}/{Path(self.temp_dir).name}"
         owner = "" if self.kind == "worker" else f"/{self.owner.pid}-{self.owner.started:x}"
         return self.session_id + owner
 

@@ -190,9 +190,11 @@ def _identity_of_child(pid: int) -> ProcessIdentity:
 
 
 def spawn_detached(
-    command: Sequence[str], env: Mapping[str, str], log: Path | None = None
+    command: Sequence[str], env: Mapping[str, str], log: Path | None = None, *, cwd: Path | None = None
 ) -> ProcessIdentity:
     """Start a process that outlives this one and no signal to our group reaches.
+
+    :param cwd: where it works; None for where this process does.
 
     :raises OSError: the executable can't be run.
     """
@@ -203,6 +205,7 @@ def spawn_detached(
         child = subprocess.Popen(
             list(command),
             env=dict(env),
+            cwd=cwd,
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=output,

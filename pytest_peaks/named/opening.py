@@ -1,0 +1,318 @@
+"""Opening a named session: reserve its name, start a daemon of playwright-cli, wait until it listens."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from pytest_peaks.doors import bundled, cli_client, cli_line
+from pytest_peaks.errors import (
+    PeaksError,
+    SessionExistsError,
+    SharedBrowserError,
+    StartFailedError,
+    TooManySessionsError,
+)
+from pytest_peaks.named import sessions
+from pytest_peaks.named.names import check_session_name
+from pytest_peaks.named.sessions import Facts, Named
+from pytest_peaks.named.settings import CliSettings
+from pytest_peaks.session import browsers, guardian, machine, processes, profiles, spawning
+from pytest_peaks.session.browsers import Found
+from pytest_peaks.session.identity import ProcessIdentity
+from pytest_peaks.session.live import child_environment
+from pytest_peaks.session.paths import ProjectDirs, hand_temp_dir_to, session_temp_dir
+from pytest_peaks.session.record import Record, now_iso
+from pytest_peaks.session.registry import Registry
+from pytest_peaks.session.reservations import Reservations, allocating
+from pytest_peaks.session.spec import BrowserName, BrowserSpec
+from pytest_peaks.session.startup import log_tail
+
+# Listening after 0.4 s on an idle machine, browser included.
+LISTEN_TIMEOUT = 90.0
+# playwright-cli's own default for headless browsers, in milliseconds; those with a window stay.
+IDLE_TIMEOUT = 60 * 60 * 1000
+# Artifacts of sessions that are gone are kept this long, in seconds.
+KEEP_ARTIFACTS = 7 * 24 * 3600.0
+# Settings in the environment that would make two sessions share something.
+_SHARING = ("CDP_ENDPOINT", "USER_DATA_DIR", "ISOLATED", "EXTENSION", "PORT", "CONFIG", "HEADLESS")
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """What a session is to be.
+
+    :ivar browser: None for what the configuration says, else Chromium, a headless shell where there is one.
+    :ivar persistent: keep its profile, in the project's folder.
+    :ivar profile: a user's own profile; kept.
+    :ivar attach: ``--cdp=URL`` or such, for a session on a browser that is there already.
+    :ivar config: a configuration file of playwright-cli.
+    :ivar flags: further options of the daemon, as they are.
+    :ivar idle_timeout: milliseconds without a command after which it ends, 0 for never; None for the default.
+    """
+
+    browser: str | None = None
+    executable: Path | None = None
+    headed: bool = False
+    persistent: bool = False
+    profile: Path | None = None
+    attach: str = ""
+    config: Path | None = None
+    flags: tuple[str, ...] = ()
+    idle_timeout: str | None = None
+
+
+def open_session(dirs: ProjectDirs, settings: CliSettings, name: str, wish: Wish) -> Named:
+    """Open a session; it is ready for commands, and on no page yet.
+
+    Dead sessions of the project are cleared away first.
+
+    :raises InvalidNameError: the name is not allowed; says why and what would be.
+    :raises SessionExistsError: a live session has it.
+    :raises TooManySessionsError: as many are open as the project allows; names them.
+    :raises SharedBrowserError: another session is a guest of the same browser.
+    :raises PeaksError: it could not be started; nothing of it is left.
+    """
+    check_session_name(name, settings.names)
+    found = None if wish.attach or _chosen_by_config(wish) else _browser(wish)
+    dirs.create()
+    profile = _profile(dirs, name, wish)
+    record = _reserve(dirs, settings, name, wish, profile)
+    try:
+        return _start(dirs, name, wish, record, found)
+    except BaseException as error:
+        guardian.clear(dirs, Registry(dirs.records).read(record.session_id) or record)
+        if isinstance(error, OSError):
+            raise StartFailedError(f"session {name} cannot be started: {error}") from error
+        raise
+
+
+def _chosen_by_config(wish: Wish) -> bool:
+    """Whether the configuration file says which browser to launch, and nothing else does."""
+    if wish.config is None or wish.browser or wish.executable:
+        return False
+    try:
+        browser = json.loads(wish.config.read_text(encoding="utf-8-sig")).get("browser") or {}
+        launch = browser.get("launchOptions") or {}
+        return bool(browser.get("browserName") or launch.get("channel") or launch.get("executablePath"))
+    except (OSError, ValueError, AttributeError):
+        return False  # the daemon will say what is wrong with it
+
+
+def _browser(wish: Wish) -> Found:
+    name = next((each for each in BrowserName if each == (wish.browser or "chromium")), None)
+    if name is None:
+        from pytest_peaks.errors import InvalidOptionError
+
+        raise InvalidOptionError(
+            f"--browser={wish.browser} is not a browser", hint=f"choose one of: {', '.join(BrowserName)}"
+        )
+    spec = BrowserSpec(name, wish.executable, wish.headed)
+    try:
+        machine.check_display(spec)
+        return browsers.find(spec)
+    except PeaksError as error:
+        # pytest's names of the same options.
+        raise type(error)(error.message, hint=error.hint.replace("--peaks-", "--")) from None
+
+
+def _profile(dirs: ProjectDirs, name: str, wish: Wish) -> Path | None:
+    if wish.profile is not None:
+        return profiles.check_user_data_dir(wish.profile, dirs.root)
+    return sessions.profile_of(dirs, name) if wish.persistent else None
+
+
+def _reserve(dirs: ProjectDirs, settings: CliSettings, name: str, wish: Wish, profile: Path | None) -> Record:
+    """Write the record of a session that is to be started; its name is taken with it."""
+    me = ProcessIdentity.of_self()
+    sessions.quarantine(sessions.look(dirs))
+    facts = Facts(
+        headed=wish.headed,
+        persistent=profile is not None,
+        attached=wish.attach.partition("=")[2],
+        place=os.getcwd(),  # noqa: PTH109 - text is what is kept
+        opener=me,
+    )
+    with allocating() as runtime:
+        live = [session for session in sessions.look(dirs) if session.holds_its_name]
+        _check_room(live, settings, name, facts)
+        record = Record(
+            session_id=sessions.record_id(name),
+            port=0,
+            browser=wish.browser or "chromium",
+            user_data_dir=str(profile or ""),
+            started_at=now_iso(),
+            owner=me,
+            ephemeral=profile is None,
+            temp_dir=str(session_temp_dir(me)),
+            kind="cli",
+            launch=facts.to_text(),
+        )
+        Registry(dirs.records).write(record)
+        key = guardian.name_key(dirs, record.session_id)
+        Reservations(runtime, "sessions").take(key, me, record.session_id, where=str(dirs.base))
+    return record
+
+
+def _check_room(live: list[Named], settings: CliSettings, name: str, facts: Facts) -> None:
+    holder = next((session for session in live if session.name == name), None)
+    if holder is not None:
+        raise SessionExistsError(
+            f"session {name} is {holder.state} already: {holder.described()}",
+            hint=f"`peaks cli -s={name} …` drives it, `peaks cli -s={name} close` ends it",
+        )
+    if len(live) >= settings.max_sessions:
+        raise TooManySessionsError(
+            f"{len(live)} of {settings.max_sessions} sessions are open: "
+            + ", ".join(session.described() for session in live),
+            hint="close one, or raise cli_max_sessions in [tool.peaks] of pyproject.toml",
+        )
+    for session in live:
+        if facts.attached and session.facts.attached == facts.attached:
+            raise SharedBrowserError(
+                f"session {session.name} is a guest of that browser already; two would share its tab and storage",
+                hint=f"drive that one, or give the new session a browser of its own: peaks cli -s={name} open",
+            )
+
+
+def _start(dirs: ProjectDirs, name: str, wish: Wish, record: Record, found: Found | None) -> Named:
+    registry = Registry(dirs.records)
+    temp = Path(record.temp_dir)
+    artifacts = _fresh_artifacts(dirs, name)
+    if record.user_data_dir:
+        profile = Path(record.user_data_dir)
+        profiles.hold(profile, record.owner, record.session_id)
+        if profile == sessions.profile_of(dirs, name):
+            profile.mkdir(mode=0o700, exist_ok=True)
+            (profile / profiles.KEEP).touch(mode=0o600)
+    workspace = temp / "w"
+    (workspace / ".playwright").mkdir(parents=True)
+    log = dirs.logs / f"{record.session_id}.log"
+    log.unlink(missing_ok=True)
+    command = [
+        bundled.driver_command()[0],
+        str(bundled.cli_daemon_script()),
+        name,
+        *_switches(wish, record),
+        *wish.flags,
+    ]
+    env = _environment(wish, record, found, artifacts)
+    daemon = spawning.spawn_detached(command, env, log, cwd=workspace)
+    record = record.with_(owner=daemon, processes={"cli": daemon})
+    registry.write(record)
+    hand_temp_dir_to(temp, daemon)
+    if record.user_data_dir:
+        profiles.hold(Path(record.user_data_dir), daemon, record.session_id)
+    socket = _wait_until_listening(name, daemon, log, temp)
+    with allocating() as runtime:
+        key = guardian.name_key(dirs, record.session_id)
+        Reservations(runtime, "sessions").take(key, daemon, record.session_id, where=str(dirs.base))
+    browser = None if wish.attach else _browser_of(daemon)
+    record = record.with_(
+        pid=browser.pid if browser else None,
+        processes={**record.processes, **({"browser": browser} if browser else {})},
+        endpoints={"cli": socket},
+        status="ready",
+        launch=replace(Facts.from_text(record.launch), version=_version()).to_text(),
+    )
+    registry.write(record)
+    return Named(dirs, record, "open")
+
+
+def _switches(wish: Wish, record: Record) -> list[str]:
+    switches = []
+    if wish.attach:
+        switches.append(f"--{wish.attach}")
+    elif wish.browser:
+        switches.append(f"--browser={wish.browser}")
+    if wish.headed:
+        switches.append("--headed")
+    if record.user_data_dir:
+        switches.append(f"--profile={record.user_data_dir}")
+    if wish.config is not None:
+        switches.append(f"--config={wish.config}")
+    if "idle-timeout" in cli_line.surface().commands["open"].flags:
+        default = 0 if wish.headed or wish.attach else IDLE_TIMEOUT
+        switches.append(f"--idle-timeout={default if wish.idle_timeout is None else wish.idle_timeout}")
+    return switches
+
+
+def _environment(wish: Wish, record: Record, found: Found | None, artifacts: Path) -> Mapping[str, str]:
+    """What the daemon is started with: the user's own settings of playwright-cli, but for what would be shared."""
+    from pytest_peaks.doors.cli import scope_environment
+
+    temp = Path(record.temp_dir)
+    own = {key: value for key, value in os.environ.items() if key.startswith("PLAYWRIGHT_MCP_")}
+    env = {**own, **child_environment(record.mark, temp)}
+    for key in _SHARING:
+        env.pop(f"PLAYWRIGHT_MCP_{key}", None)
+    env = scope_environment(env, temp, artifacts)
+    if wish.attach:
+        # By its title a browser is found in the user's own list of them.
+        env.pop("PWTEST_SERVER_REGISTRY")
+        return env
+    if found is not None:
+        env["PLAYWRIGHT_MCP_BROWSER"] = str(found.browser)
+        if found.executable is not None:
+            env["PLAYWRIGHT_MCP_EXECUTABLE_PATH"] = str(found.executable)
+    env["PLAYWRIGHT_MCP_SANDBOX"] = "true" if machine.sandbox().usable else "false"
+    return env
+
+
+def _wait_until_listening(name: str, daemon: ProcessIdentity, log: Path, temp: Path) -> str:
+    deadline = time.monotonic() + LISTEN_TIMEOUT
+    while True:
+        alive = daemon.is_alive()  # asked before the log is read, so that its last words are in it
+        socket = cli_client.socket_of(temp / "d", name)
+        if socket is not None:
+            return socket
+        text = log.read_text(encoding="utf-8", errors="replace") if log.exists() else ""
+        if not alive:
+            raise _failure(name, text)
+        if time.monotonic() > deadline:
+            raise StartFailedError(
+                f"session {name} was not ready after {LISTEN_TIMEOUT:.0f} s{log_tail(text)}",
+                hint="`peaks doctor` says what is wrong with this machine",
+            )
+        time.sleep(processes.POLL)
+
+
+def _failure(name: str, log: str) -> PeaksError:
+    """What the end of a daemon means, by its last words."""
+    processes_hint = "`peaks doctor` says what is wrong with this machine"
+    if "ECONNREFUSED" in log or "connectOverCDP" in log:
+        processes_hint = "nothing listens at that address; is the browser still there?"
+    return StartFailedError(f"session {name} ended before it was ready{log_tail(log)}", hint=processes_hint)
+
+
+def _browser_of(daemon: ProcessIdentity) -> ProcessIdentity | None:
+    """The browser that a daemon has launched."""
+    import psutil
+
+    try:
+        children = psutil.Process(daemon.pid).children()
+    except psutil.Error:
+        return None
+    return ProcessIdentity.of(children[0].pid) if children else None
+
+
+def _version() -> str:
+    package = Path(bundled.driver_command()[1]).parent / "package.json"
+    return str(json.loads(package.read_text(encoding="utf-8")).get("version", ""))
+
+
+def _fresh_artifacts(dirs: ProjectDirs, name: str) -> Path:
+    """An empty folder for what the session writes. What sessions of long ago wrote is removed."""
+    folder = sessions.artifacts_of(dirs, name)
+    dirs.artifacts.mkdir(mode=0o700, exist_ok=True)
+    living = {session.name for session in sessions.look(dirs) if session.holds_its_name}
+    for old in [folder, *dirs.artifacts.iterdir()]:
+        stale = old == folder or time.time() - old.lstat().st_mtime > KEEP_ARTIFACTS
+        if stale and old.is_dir() and (old == folder or old.name not in living):
+            profiles.remove_tree(old, dirs.artifacts)
+    folder.mkdir(mode=0o700, exist_ok=True)
+    return folder
