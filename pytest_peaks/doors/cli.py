@@ -56,7 +56,7 @@ SHOWING_REFS = frozenset({"snapshot", "find"})
 # page enumerates; a document keeps it as long as it lives.
 _MARK = """async page => {
     const mark = () => document[Symbol.for("pytest-peaks")] ??= Math.random().toString(36).slice(2);
-    const late = new Promise(done => setTimeout(done, 2000, ""));
+    const late = page.waitForTimeout(2000).then(() => "", () => "");
     return Promise.all(page.frames().map(frame => Promise.race([frame.evaluate(mark).catch(() => ""), late])));
 }"""
 _READ_MARK = """() => document[Symbol.for("pytest-peaks")] || "" """.strip()

@@ -54,7 +54,10 @@ def _fault(name: str, rules: NameRules) -> tuple[type[InvalidNameError], str] | 
             f"the session name {_shown(name)} has other characters than a-z, 0-9 and single dashes between them"
         )
     if len(name) > rules.max_length:
-        return NameTooLongError, f"{len(name)} > {rules.max_length}: the session name {_shown(name)} is too long"
+        return (
+            NameTooLongError,
+            f"{len(name)} > {rules.max_length}: the session name {_shown(name)} is too long",
+        )
     if len(name) < rules.min_length:
         return NameTooShortError, f"{len(name)} < {rules.min_length}: the session name {name!r} is too short"
     prefix, dash, _rest = name.partition("-")

@@ -68,7 +68,9 @@ def read_settings(root: Path) -> CliSettings:
         max_sessions = _count(table["cli_max_sessions"], f"{root / _FILE}: tool.peaks.cli_max_sessions")
     given = os.environ.get(MAX_SESSIONS_ENV)
     if given:
-        max_sessions = _count(int(given) if given.isdecimal() and len(given) < 10 else given, MAX_SESSIONS_ENV)
+        max_sessions = _count(
+            int(given) if given.isdecimal() and len(given) < 10 else given, MAX_SESSIONS_ENV
+        )
     return CliSettings(max_sessions, _rules(table.get("names", {}), f"{root / _FILE}: tool.peaks.names"))
 
 
