@@ -295,3 +295,34 @@ class ReapIncompleteError(PeaksError):
 
     code = "REAP_INCOMPLETE"
     exit_code = 1
+
+
+class GuardError(PeaksError):
+    """``peaks guard`` refuses a command."""
+
+    code = "GUARD"
+    exit_code = 2
+
+
+class KillAllError(GuardError):
+    """The command ends the browser sessions of every project and user's tool on this machine."""
+
+    code = "KILL_ALL"
+
+
+class CannotTellError(GuardError):
+    """The command mentions the CLI in a way from which it does not follow what will be run."""
+
+    code = "CANNOT_TELL"
+
+
+class MalformedEventError(GuardError):
+    """What the harness sent is no event, or one without a command."""
+
+    code = "MALFORMED_EVENT"
+
+
+class GuardNotInstalledError(GuardError):
+    """The parser that ``peaks guard`` reads commands with is not installed."""
+
+    code = "GUARD_NOT_INSTALLED"

@@ -183,7 +183,8 @@ class PeaksSession:
     def _catch_up(self) -> None:
         """Let Playwright see what the other door did: its objects learn of it only during a call.
 
-        The browser is asked for its tabs until ``context.pages`` has as many.
+        The browser is asked for its tabs until Playwright has as many. Those of all contexts are counted:
+        one that another door made is to Playwright a tab of the default one.
         """
         from playwright.sync_api import Error
 
@@ -192,12 +193,12 @@ class PeaksSession:
             return
         with contextlib.suppress(Error):
             session = context.new_cdp_session(context.pages[0])
-            own = session.send("Target.getTargetInfo")["targetInfo"].get("browserContextId")
+            contexts = self._browser.contexts if self._browser is not None else [context]
             deadline = time.monotonic() + CATCH_UP_TIMEOUT
             while time.monotonic() < deadline:
                 targets = session.send("Target.getTargets")["targetInfos"]
-                tabs = [t for t in targets if t["type"] == "page" and t.get("browserContextId") == own]
-                if len(tabs) == len(context.pages):
+                tabs = sum(target["type"] == "page" for target in targets)
+                if tabs == sum(len(each.pages) for each in contexts):
                     break
             session.detach()
 

@@ -165,10 +165,12 @@ class Owner:
     def _live(self, spec: SessionSpec) -> tuple[LiveSession, bool]:
         """The process for a session, and whether it is the session's own."""
         key = spec.browser
-        taken = spec.doors and any(
-            handle._spec.doors and handle._live is self._shared.get(key) for handle in self.handles
+        # A process has one default context, and doors see the tabs of all: beside a session with doors, each
+        # needs a process of its own.
+        taken = any(
+            (spec.doors or handle._spec.doors) and handle._live is self._shared.get(key)
+            for handle in self.handles
         )
-        # A process has one default context: two sessions with doors at once need two.
         if spec.isolation is Isolation.BROWSER or taken:
             return self.manager.acquire(spec.browser), True
         live = self._shared.get(key)

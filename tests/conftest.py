@@ -21,6 +21,16 @@ pytest_plugins = ["pytester"]
 SUITE = Path(__file__).parent
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _node_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """One cache of what node compiles for the whole suite, and not the developer's."""
+    base = tmp_path_factory.getbasetemp()
+    cache = (base.parent if os.environ.get("PYTEST_XDIST_WORKER") else base) / "node-cache"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("NODE_COMPILE_CACHE", str(cache))
+        yield
+
+
 @pytest.fixture(autouse=True)
 def surroundings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Surroundings]:
     """An environment of the test's own; `surroundings.assert_clean(project)` is the leak check."""

@@ -292,6 +292,10 @@ def test_doctor_finds_the_browser_starts_it_and_leaves_nothing(
     assert {check["status"] for check in found["checks"]} <= {"ok", "warning"}
     [browser] = checks(found, "browser")
     assert re.search(r"[0-9]+\.[0-9.]+: .+ \((headless shell|full browser), from \w+\)", browser["detail"])
+    [cli] = checks(found, "cli")
+    assert re.search(r"playwright-cli [0-9.]+, [0-9]+ commands", cli["detail"])
+    [named] = checks(found, "named-sessions")
+    assert named["detail"] == "0 sessions of at most 4 open"
     [start] = checks(found, "start")
     port = re.search(r"Chrome/[0-9.]+ answered after [0-9.]+ s on port ([0-9]+)", start["detail"])
     assert port
@@ -390,6 +394,27 @@ def test_doctor_says_which_temp_dir_is_used_instead_of_a_long_one(
     assert f"since {long} is too long" in temp["detail"]
     long.rmdir()
     surroundings.assert_clean(folder)
+
+
+def test_doctor_names_a_wrong_rule_for_names(peaks: Peaks, folder: Path) -> None:
+    (folder / "pyproject.toml").write_text("[tool.peaks]\ncli_max_sessions = 0\n")
+    done = peaks("doctor", "--no-start", "--json", cwd=folder)
+    assert done.returncode == 1
+    [named] = checks(answer(done), "named-sessions")
+    assert named["status"] == "problem"
+    assert "cli_max_sessions" in named["detail"]
+
+
+def test_doctor_says_when_the_wheels_cli_does_not_run(peaks: Peaks, folder: Path, tmp_path: Path) -> None:
+    node = tmp_path / "node"
+    node.write_text("#!/bin/sh\necho no such thing >&2\nexit 3\n")
+    node.chmod(0o755)
+    found = answer(
+        peaks("doctor", "--no-start", "--json", cwd=folder, env={"PLAYWRIGHT_NODEJS_PATH": str(node)})
+    )
+    [cli] = checks(found, "cli")
+    assert cli["status"] == "problem"
+    assert "exits with 3: no such thing" in cli["detail"]
 
 
 def test_doctor_tells_of_leftovers_and_touches_none(peaks: Peaks, folder: Path) -> None:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import click
 
 from pytest_peaks import __version__
+from pytest_peaks.cli.brief import brief
 from pytest_peaks.cli.doctor import doctor
+from pytest_peaks.cli.guard import guard
 from pytest_peaks.cli.install import install
 from pytest_peaks.cli.mcp import mcp
 from pytest_peaks.cli.name import name
@@ -21,5 +23,5 @@ def peaks() -> None:
     """One isolated browser for every worker, with nothing left behind."""
 
 
-for command in (cli, doctor, install, mcp, name, playwright, reap):
+for command in (brief, cli, doctor, guard, install, mcp, name, playwright, reap):
     peaks.add_command(command)

@@ -77,6 +77,7 @@ def _subject(project: Path | None, browser: str | None, executable: Path | None)
 
 def _examine(subject: Subject, *, start: bool) -> Iterator[Check]:
     from pytest_peaks.cli.checks import examine, machine
+    from pytest_peaks.cli.checks import named as sessions
     from pytest_peaks.cli.checks import project as own
     from pytest_peaks.cli.checks import start as trial
 
@@ -85,6 +86,7 @@ def _examine(subject: Subject, *, start: bool) -> Iterator[Check]:
         "settings": own.settings,
         "browser": machine.browser,
         "driver": machine.driver,
+        "cli": sessions.cli,
         "sandbox": machine.sandbox,
         "display": machine.display,
         "temp-dir": machine.temp_dir,
@@ -97,6 +99,7 @@ def _examine(subject: Subject, *, start: bool) -> Iterator[Check]:
         "ports": own.free_ports,
         "records": own.records,
         "leftovers": own.leftovers,
+        "named-sessions": sessions.named,
     }
     if start:
         checks["start"] = trial.start

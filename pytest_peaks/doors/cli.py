@@ -23,6 +23,7 @@ from pytest_peaks.doors.cli_line import Args, Command
 from pytest_peaks.doors.cli_snapshot import Node, read_snapshot
 from pytest_peaks.errors import CliUsageError, PeaksError, StaleRefError, StartFailedError
 from pytest_peaks.session import processes, spawning
+from pytest_peaks.session.live import node_environment
 from pytest_peaks.session.paths import ProjectDirs
 from pytest_peaks.session.startup import log_tail
 
@@ -91,7 +92,7 @@ def scope_environment(env: Mapping[str, str], folder: Path, output_dir: Path) ->
     :param folder: private and short; the sockets are below it.
     :param output_dir: where files go that are not given a name.
     """
-    environment = dict(env)
+    environment = node_environment(env)
     environment.pop("PLAYWRIGHT_CLI_SESSION", None)
     environment.update(
         PWTEST_DAEMON_SESSION_DIR=str(folder / "d"),
@@ -254,20 +255,30 @@ class PeaksCli:
                 f"{known.name} is not for a test's session, which opens and closes with the test",
                 hint="`peaks cli` has it, for sessions of a terminal",
             )
+        if "session" in args:
+            raise CliUsageError("-s is not for a test's session: there is no other", hint="leave it out")
+        if known.always_raw:
+            args["raw"] = True
         if known.name in ("state-save", "state-load") and len(args["_"]) == 2:
-            return self._state(known.name, args["_"][1])
+            return self._state(known.name, args)
         return self._checked(known.name, args, known).text
 
-    def _state(self, command: str, name: str) -> str:
+    def _state(self, command: str, args: Args) -> str:
+        name = args["_"][1]
         if command == "state-save":
-            return f"### Result\n- [Storage state]({self.state_save(name)})"
-        self.state_load(name)
-        return ""
+            said = f"- [Storage state]({self.state_save(name)})"
+        else:
+            self.state_load(name)
+            said = f"Storage state restored from {states.place(self._dirs, name)}"
+        if args.get("json"):
+            return json.dumps({"result": said})
+        return said if args.get("raw") else f"### Result\n{said}"
 
     def _checked(self, name: str, args: Args, command: Command | None = None) -> Answer:
         if command is not None:
             self._check_refs(args, command)
-        self.commands.add(name)
+        # A context of its own lives as long as the daemon.
+        self.commands.add(f"{name} --isolated-context" if "isolated-context" in args else name)
         if name in SHOWING_REFS:
             # Before, so that the refs of a page that comes in between count as stale and not as good.
             self._documents = frozenset(json.loads(self._quiet("run-code", _MARK) or "[]")) - {""}

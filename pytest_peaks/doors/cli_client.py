@@ -160,7 +160,7 @@ def failure(answer: Answer, command: str) -> PeaksError:
     text = re.sub(r"\A(### Error\s*)?(Error: |error: )?", "", text.strip())
     if re.search(r"\bRef \S+ not found", text):
         return StaleRefError(text, hint="refs hold until the page changes: take a new snapshot")
-    if "does not handle the modal state" in text or "modal state" in text:
+    if "does not handle the modal state" in text:
         return CliFailedError(
             f"{command}: {text}", hint="deal with the dialog first: dialog-accept, dialog-dismiss"
         )

@@ -21,6 +21,13 @@ Args = dict[str, Any]
 GLOBAL_OPTIONS = ("json", "raw", "session")
 _BOOLEANS = ("all", "g", "help", "json", "raw", "version")
 REF = re.compile(r"(f[0-9]+)?e[0-9]+")
+# What the original takes for the end of an option's name, or finds in every object of JavaScript.
+_LINE_END = re.compile("[\n\r\u2028\u2029]")
+_NO_OPTIONS = frozenset(
+    {"_", "constructor", "hasOwnProperty", "isPrototypeOf", "propertyIsEnumerable", "toLocaleString", "toString"}
+    | {"valueOf", "__proto__"}
+    | {f"__{verb}{what}__" for verb in ("define", "lookup") for what in ("Getter", "Setter")}
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +128,7 @@ class _Words:
     def _long(self, word: str, place: int) -> int:
         """Read an option; how many words it took."""
         name, equals, value = word[2:].partition("=")
-        if not name or "\n" in name:
+        if not name or _LINE_END.search(name):
             raise CliUsageError(f"{word.splitlines()[0]!r} is no option")
         if equals:
             if name in self._booleans:
@@ -135,6 +142,9 @@ class _Words:
 
     def _short(self, word: str, place: int) -> int:
         if len(word) == 2:
+            if self._words[place + 1 : place + 2] == [""]:  # no value of a short option
+                self._put(word[1], True)
+                return 1
             return self._with_next(word[1], place)
         if not word.startswith("-s=") or word == "-s=":
             raise CliUsageError(f"unknown option: {word}")
@@ -153,7 +163,7 @@ class _Words:
         return 1
 
     def _put(self, key: str, value: Any) -> None:
-        if key in ("_", "__proto__"):
+        if key in _NO_OPTIONS:
             raise CliUsageError(f"unknown option: --{key}")
         known = self._args.get(key)
         if known is None or key in self._booleans or isinstance(known, bool):

@@ -19,6 +19,7 @@ from pytest_peaks.doors.mcp_client import McpClient, Tool, ToolResult, client_co
 from pytest_peaks.errors import StartFailedError
 from pytest_peaks.session import processes, spawning
 from pytest_peaks.session.identity import ProcessIdentity
+from pytest_peaks.session.live import node_environment
 from pytest_peaks.session.spec import McpOptions
 from pytest_peaks.session.startup import LostBindError, log_tail
 
@@ -135,7 +136,7 @@ def start(
 
 def server_environment(options: McpOptions, env: Mapping[str, str]) -> dict[str, str]:
     """A session's environment with what a server needs besides."""
-    environment = dict(env)
+    environment = node_environment(env)
     # No client of ours opens the stream over which the server pings, and an agent's may sit in a
     # debugger: without an answer in 5 s the server would end the client's session.
     environment["PLAYWRIGHT_MCP_PING_TIMEOUT_MS"] = "0"

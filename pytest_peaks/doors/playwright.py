@@ -15,6 +15,7 @@ from pytest_peaks.errors import BrowserLostError, DriverFailedError
 from pytest_peaks.session import browsers, machine, processes
 from pytest_peaks.session.identity import ProcessIdentity
 from pytest_peaks.session.live import LiveSession, child_environment
+from pytest_peaks.session.paths import node_cache_dir
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, BrowserContext, BrowserType, Playwright
@@ -260,6 +261,9 @@ def _driver_environment(folder: Path) -> Iterator[None]:
     Where ``PWDEBUG`` asks for an inspector that cannot be shown, the driver gets the console variant.
     """
     changed = dict.fromkeys(("TMPDIR", "TEMP", "TMP"), str(folder))
+    cache = node_cache_dir()
+    if cache is not None:
+        changed["NODE_COMPILE_CACHE"] = str(cache)
     if browsers.inspector_problem():
         changed["PWDEBUG"] = "console"
     before = {name: os.environ.get(name) for name in changed}

@@ -117,8 +117,8 @@ def build_name(
 
 def suggest_name(given: str, rules: NameRules) -> str | None:
     """A legal name that is as near to `given` as can be; None if nothing can be made of it."""
-    prefix, dash, rest = given.partition("-")
-    if not dash or prefix not in rules.prefixes:
+    prefix, _dash, rest = _legal(given)[0].partition("-")
+    if prefix not in rules.prefixes or not rest:
         prefix, rest = usual_prefix(rules), given
     try:
         return build_name(rules, prefix, rest)

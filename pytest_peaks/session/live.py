@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from pytest_peaks.session import browsers, processes, spawning
 from pytest_peaks.session.identity import ProcessIdentity
+from pytest_peaks.session.paths import node_cache_dir
 from pytest_peaks.session.record import Record
 from pytest_peaks.session.spec import BrowserSpec
 
@@ -97,3 +98,9 @@ def child_environment(mark: str, temp_dir: Path) -> Mapping[str, str]:
         env[name] = str(temp_dir)
     env[processes.MARK] = mark
     return env
+
+
+def node_environment(env: Mapping[str, str]) -> dict[str, str]:
+    """The environment of a node that runs Playwright's code: `env`, and where it keeps what it compiled."""
+    cache = node_cache_dir()
+    return {**env, "NODE_COMPILE_CACHE": str(cache)} if cache is not None else dict(env)

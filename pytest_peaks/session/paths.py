@@ -147,6 +147,24 @@ def _user_runtime_dir() -> Path:
     return Path(platformdirs.user_runtime_dir("peaks", appauthor=False))
 
 
+def node_cache_dir() -> Path | None:
+    """Where node may keep what it compiled of Playwright's code, which saves a fifth of its start.
+
+    None if the user has said something about it (``NODE_COMPILE_CACHE``, ``NODE_DISABLE_COMPILE_CACHE``), or
+    there is no place for it. Source: Node's documentation of ``module.enableCompileCache``.
+    """
+    if os.environ.get("NODE_COMPILE_CACHE") or os.environ.get("NODE_DISABLE_COMPILE_CACHE"):
+        return None
+    import platformdirs
+
+    folder = Path(platformdirs.user_cache_dir("peaks", appauthor=False)) / "node"
+    try:
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    except OSError:
+        return None
+    return folder if os.access(folder, os.W_OK | os.X_OK) else None
+
+
 def temp_base() -> Path:
     """The folder below which short temp dirs are made.
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 REAP = "`peaks reap` removes it, and so does the next run here"
 # Variables that are no options of a run.
-_OTHER_VARIABLES = ("PEAKS_RUNTIME_DIR", "PEAKS_DEBUG")
+_OTHER_VARIABLES = ("PEAKS_RUNTIME_DIR", "PEAKS_DEBUG", "PEAKS_CLI_MAX_SESSIONS")
 
 
 class _EnvironmentOnly:
