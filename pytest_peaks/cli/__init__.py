@@ -36,4 +36,8 @@ def _without_click(arguments: list[str]) -> int | None:
         from pytest_peaks.named import front
 
         return front.main([*before, *rest])
+    if verb == "guard" and "--help" not in rest:
+        from pytest_peaks.guard import hook
+
+        return hook.main([*before, *rest])
     return None

@@ -16,6 +16,7 @@ against somebody who hides what he does: that is for the places where sessions a
 
 from __future__ import annotations
 
+import io
 import json
 import sys
 from dataclasses import dataclass
@@ -75,7 +76,8 @@ def main(arguments: list[str]) -> int:
     if "--config" in options:
         print(json.dumps(CONFIG, indent=2))
         return 0
-    answer = respond(sys.stdin.buffer, explain=bool(options))
+    stream = sys.stdin.buffer if sys.stdin is not None else io.BytesIO()
+    answer = respond(stream, explain=bool(options))
     if answer is not None:
         print(json.dumps(answer))
     return 0

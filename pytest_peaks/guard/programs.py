@@ -20,7 +20,7 @@ from pytest_peaks.guard.tables import (
     WRAPPERS,
     XARGS_OPTIONS,
 )
-from pytest_peaks.guard.text import HOLE, Word, script_of
+from pytest_peaks.guard.text import HOLE, Text, Word, script_of
 
 _PYTHON = re.compile(r"(?:python|pypy)[\d.]*w?")
 _GIT_RUNS = re.compile(r"(?:alias\.|core\.|filter\.|diff\.|.*\.cmd)|--exec|-x|--upload-pack|--receive-pack")
@@ -72,11 +72,11 @@ def _env(here: Here) -> list[Outcome]:
         if value in ("-i", "-", "--ignore-environment"):
             environment.clear()
         elif value in ("-S", "--split-string"):
-            return here.script(script_of(here.words[at + 1 :]))
+            return _split_string(here, script_of(here.words[at + 1 :]))
         elif value.startswith(("-S", "--split-string=")):
             cut = 2 if value.startswith("-S") else len("--split-string=")
             head = replace(word, text=word.text.part(cut, len(value)))
-            return here.script(script_of([head, *here.words[at + 1 :]]))
+            return _split_string(here, script_of([head, *here.words[at + 1 :]]))
         elif value in ("-u", "--unset", "-C", "--chdir"):
             at += 1
             if value in ("-u", "--unset"):
@@ -88,7 +88,14 @@ def _env(here: Here) -> list[Outcome]:
         elif not value.startswith("-"):
             break
         at += 1
+    if at >= len(here.words) and not all(word.known for word in here.words):
+        return here.other(next(index for index, word in enumerate(here.words) if not word.known))
     return here.rest(at, environment)
+
+
+def _split_string(here: Here, text: Text) -> list[Outcome]:
+    """`env -S`, which is no shell: the end of a line is a space to it."""
+    return here.other() if "\n" in text.chars else here.script(text)
 
 
 def _sudo(here: Here) -> list[Outcome]:

@@ -99,7 +99,9 @@ def _judge(command: str, root: Path) -> tuple[Verdict, list[Edit]]:
     try:
         calls = [(outcome, read_call(outcome.arguments)) for outcome in findings.calls]
     except CliUsageError as wrong:
-        verdict.error = wrong
+        verdict.error = CliUsageError(
+            wrong.message, hint=wrong.hint or f"`{FRONT} --help` says what it takes"
+        )
         return verdict, []
     names = [_session(outcome, call) for outcome, call in calls]
     verdict.sessions = sorted({name for name in names if name and HOLE not in name})
@@ -198,14 +200,14 @@ class _Check:
         if HOLE in name:
             if not outcome.guarded:
                 raise CannotTellError("the session's name is only known when the command runs", hint=front)
-        elif not name:
+            return
+        self._attaching(outcome, call, name)
+        if not name:
             raise NameMissingError(
                 f"{_shown(call.command)} works in a session, and none is named",
                 hint="each worker has a session of its own: `-s=NAME`; `peaks name PREFIX SLUG` makes names",
             )
-        else:
-            check_session_name(name, self.rules)
-        self._attaching(outcome, call, name)
+        check_session_name(name, self.rules)
 
     def _attaching(self, outcome: Outcome, call: Call, name: str) -> None:
         attaches = call.command == "attach"
@@ -232,16 +234,21 @@ class _Check:
             if call.command != "attach":
                 return []
             end = _span([*outcome.words, *outcome.arguments])[1]
-            given = name if name and HOLE not in name else self._fresh()
-            return [Edit(program[0], end, f"{FRONT} -s={given} open URL")]
+            return [Edit(program[0], end, f"{FRONT} {self._option(name)} open URL")]
         if not isinstance(error, InvalidNameError):
             return []
-        legal = suggest_name(name, self.rules) if name and HOLE not in name else None
-        option = f"-s={legal or self._fresh()}"
+        option = self._option(name)
         if not call.session:
             return [Edit(program[1], program[1], f" {option}")]
         first, *others = call.session
         return [Edit(*_span(first), option), *(Edit(*_span(words), "") for words in others)]
+
+    def _option(self, name: str | None) -> str:
+        """The option for a legal name that is as near to `name` as can be."""
+        if not name or HOLE in name:
+            return f"-s={self._fresh()}"
+        legal = name if self._is_legal(name) else suggest_name(name, self.rules)
+        return f"-s={legal or self._fresh()}"
 
     def _is_legal(self, name: str) -> bool:
         try:
@@ -268,6 +275,11 @@ def _shown(command: str) -> str:
 
 
 def _edited(command: str, edits: Sequence[Edit]) -> str:
-    for edit in sorted(edits, key=lambda edit: edit.start, reverse=True):
-        command = command[: edit.start] + edit.text + command[edit.end :]
-    return command
+    """The command with the edits in it; of two that overlap, the one that begins first."""
+    parts: list[str] = []
+    at = 0
+    for edit in sorted(edits, key=lambda edit: (edit.start, -edit.end)):
+        if edit.start >= at and not (parts and edit.start == edit.end == at):
+            parts += [command[at : edit.start], edit.text]
+            at = edit.end
+    return "".join([*parts, command[at:]])

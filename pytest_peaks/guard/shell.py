@@ -14,14 +14,14 @@ from pytest_peaks.guard.findings import Findings
 from pytest_peaks.guard.outcome import Kind, Outcome, program
 from pytest_peaks.guard.programs import resolve
 from pytest_peaks.guard.source import Source, parts
-from pytest_peaks.guard.tables import HARMLESS, INTERPRETERS
+from pytest_peaks.guard.tables import HARMLESS, INTERPRETERS, RESERVED
 from pytest_peaks.guard.text import Text, Word, expanded, mentions, script_of, unquoted
 
 if TYPE_CHECKING:
     from tree_sitter import Node
 
-# Linux hands no longer argument to a program, so no shell could be started with a longer command.
-LONGEST_COMMAND = 128 * 1024
+# The parser takes some 4 s for as much absurd text, and time grows with the square; a harness waits 10 s.
+LONGEST_COMMAND = 48 * 1024
 # Characters of all scripts within scripts: some tenths of a second.
 MOST_TO_READ = 4 * LONGEST_COMMAND
 SESSION_VARIABLE = "PLAYWRIGHT_CLI_SESSION"
@@ -50,7 +50,7 @@ def examine(command: str) -> Findings:
     :raises ImportError: the parser is not installed.
     """
     if len(command.encode(errors="replace")) > LONGEST_COMMAND:
-        raise Opaque("the command is longer than a shell takes")
+        raise Opaque(f"the command has more than {LONGEST_COMMAND // 1024} kB")
     if "\0" in command:
         raise Opaque("the command has a NUL in it")
     findings = Findings.of(command)
@@ -78,10 +78,13 @@ class _Walk:
 
     def run(self) -> None:
         if self.source.root.has_error:
-            if mentions(self.source.text):
-                raise Opaque("it is not understood as a command for a shell")
-            self.findings.dynamic = True
+            self._not_understood()
         self._visit(self.source.root, _NOBODY)
+
+    def _not_understood(self) -> None:
+        if mentions(self.source.text):
+            raise Opaque("it is not understood as a command for a shell")
+        self.findings.dynamic = True
 
     def _nested(self, text: Text, environment: Mapping[str, Text]) -> None:
         self.findings.only_calls = False
@@ -93,30 +96,33 @@ class _Walk:
             raise Opaque("the command is nested too deeply")
 
     def _visit(self, node: Node, readers: Readers, extra: Sequence[Node] = ()) -> None:
-        """`extra` are words that the grammar put elsewhere."""
+        """`extra` are words that the grammar put behind a redirect; they belong to the last command."""
         self._down()
         kind = node.type
+        if kind in ("command", "file_redirect") and self.source.is_broken(node):
+            self._not_understood()
         if kind == "command":
             self._command(node, readers, extra)
         elif kind == "pipeline":
-            self._pipeline(node, readers)
+            self._pipeline(node, readers, extra)
         elif kind == "redirected_statement":
-            self._redirected(node, readers)
+            self._redirected(node, readers, extra)
+        elif kind in ("list", "negated_command"):
+            found = parts(node)
+            for part in found:
+                self._visit(part, readers, extra if part is found[-1] else ())
+        elif extra:
+            raise Opaque("it is not understood as a command for a shell")
         elif kind in _OWN_ENVIRONMENT:
             self._apart(node, readers)
-        elif kind == "list":
-            for part in parts(node):
-                self._visit(part, readers)
         else:
             self._other(node, readers)
         self.depth -= 1
 
     def _children(self, node: Node, readers: Readers) -> None:
         for child in node.children:
-            if child.child_count:
+            if child.child_count or child.type == "comment":
                 self._visit(child, readers)
-            elif child.type == "comment":
-                self.findings.mark_inert(self.source.part(child))
 
     def _apart(self, node: Node, readers: Readers) -> None:
         """What has an environment of its own."""
@@ -136,7 +142,7 @@ class _Walk:
         elif kind == "variable_assignment":
             self.findings.only_calls = False
             self.findings.mark_inert(unquoted(self.source.part(node)))
-        elif kind == "test_command":
+        elif kind in ("test_command", "comment"):
             self.findings.mark_inert(self.source.part(node))
         elif kind in ("for_statement", "case_statement", "case_item"):
             for value in node.children_by_field_name("value"):
@@ -167,7 +173,7 @@ class _Walk:
 
     # What is fed to what
 
-    def _pipeline(self, node: Node, readers: Readers) -> None:
+    def _pipeline(self, node: Node, readers: Readers, extra: Sequence[Node]) -> None:
         stages = node.named_children
         behind = [readers]
         for stage in reversed(stages[1:]):
@@ -175,8 +181,7 @@ class _Walk:
         exports = self.exports
         for stage in stages:
             self.exports = dict(exports)  # each stage is a process of its own
-            if stage.child_count:
-                self._visit(stage, behind.pop())
+            self._visit(stage, behind.pop(), extra if stage is stages[-1] else ())
         self.exports = exports
 
     def _kinds(self, node: Node) -> Readers:
@@ -191,10 +196,10 @@ class _Walk:
         self.depth -= 1
         return found
 
-    def _redirected(self, node: Node, readers: Readers) -> None:
+    def _redirected(self, node: Node, readers: Readers, behind: Sequence[Node]) -> None:
         body = node.child_by_field_name("body")
         redirects = node.children_by_field_name("redirect")
-        extra: list[Node] = []
+        extra = list(behind)
         inner = _NOBODY
         for redirect in redirects:
             extra += self._misplaced(redirect)
@@ -286,6 +291,8 @@ class _Walk:
         elif kind is Kind.STDIN:
             findings.dynamic = True
         elif kind is Kind.OTHER:
+            if name in RESERVED:
+                self._not_understood()
             run = outcome.words if name in INTERPRETERS else outcome.words[:1]
             findings.executed |= {_file(word) for word in run}
         elif readers <= _PASSING:

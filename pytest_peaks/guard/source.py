@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from pytest_peaks.guard.text import Text, Word, unquoted
@@ -41,6 +42,11 @@ class Source:
     def word(self, node: Node) -> Word:
         part = self.part(node)
         return Word(unquoted(part), part.origin(0, len(part.chars)))
+
+    def is_broken(self, node: Node) -> bool:
+        """Whether a line ends between the node's children, which the grammar overlooks at times."""
+        spans = [self.span(child) for child in node.children]
+        return any("\n" in self.text.chars[before[1] : after[0]] for before, after in pairwise(spans))
 
     def assignment(self, node: Node) -> tuple[str, Text]:
         """The variable's name and its value."""

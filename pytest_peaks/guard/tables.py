@@ -55,6 +55,8 @@ RUNNER_OPTIONS = _names(
     "-p --python --with --from --project --directory --extra --group --env-file -n --name -f -e --spec --only"
 )
 SHELLS = _names("bash sh dash zsh ksh mksh ash rbash fish")
+# Words of the shell's grammar. One that is taken for a program's name means that the rest was not understood.
+RESERVED = _names("case esac if then elif else fi for while until do done select function in [[ ]] {")
 # Programs that run the file that is their operand, or make it one that can be run.
 INTERPRETERS = SHELLS | _names("source . python python3 node deno bun perl ruby chmod")
 

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from pytest_peaks.errors import InvalidOptionError
+from pytest_peaks.pyproject import FILE, peaks_table
 
 DEFAULT_MAX_SESSIONS = 4
 DEFAULT_PREFIXES = (
@@ -23,10 +22,7 @@ DEFAULT_RESERVED = frozenset(
 LONGEST_NAME = 36
 MAX_SESSIONS_ENV = "PEAKS_CLI_MAX_SESSIONS"
 
-_FILE = "pyproject.toml"
 _PREFIX = re.compile(r"[a-z][a-z0-9]*")
-# `peaks` where it can be a key. Any call of the CLI comes here, and tomllib takes longer than all the rest.
-_KEY = re.compile(rb"""(?<![-\w])["']?peaks["']?\s*[\].=]""")
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,38 +58,16 @@ def read_settings(root: Path) -> CliSettings:
 
     :raises InvalidOptionError: the file can't be read, or a value in it is unusable.
     """
-    table = _table(root / _FILE)
+    table = peaks_table(root)
     max_sessions = DEFAULT_MAX_SESSIONS
     if "cli_max_sessions" in table:
-        max_sessions = _count(table["cli_max_sessions"], f"{root / _FILE}: tool.peaks.cli_max_sessions")
+        max_sessions = _count(table["cli_max_sessions"], f"{root / FILE}: tool.peaks.cli_max_sessions")
     given = os.environ.get(MAX_SESSIONS_ENV)
     if given:
         max_sessions = _count(
             int(given) if given.isdecimal() and len(given) < 10 else given, MAX_SESSIONS_ENV
         )
-    return CliSettings(max_sessions, _rules(table.get("names", {}), f"{root / _FILE}: tool.peaks.names"))
-
-
-def _table(file: Path) -> Mapping[str, Any]:
-    try:
-        content = file.read_bytes()
-    except (FileNotFoundError, NotADirectoryError):
-        return {}
-    except OSError as error:
-        raise _wrong(str(file), f"cannot be read: {error.strerror or error}") from error
-    if not _KEY.search(content):
-        return {}
-    import tomllib
-
-    try:
-        parsed = tomllib.loads(content.decode())
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise _wrong(str(file), f"is not TOML: {error}") from error
-    tool = parsed.get("tool", {})
-    table = tool.get("peaks", {}) if isinstance(tool, dict) else {}
-    if not isinstance(table, dict):
-        raise _wrong(f"{file}: tool.peaks", "is not a table")
-    return table
+    return CliSettings(max_sessions, _rules(table.get("names", {}), f"{root / FILE}: tool.peaks.names"))
 
 
 def _rules(table: object, where: str) -> NameRules:
