@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import time
+import urllib.parse
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from pytest_peaks.doors import bundled, cli_client, cli_line
 from pytest_peaks.errors import (
+    InvalidOptionError,
     PeaksError,
     SessionExistsError,
     SharedBrowserError,
@@ -40,6 +43,11 @@ IDLE_TIMEOUT = 60 * 60 * 1000
 KEEP_ARTIFACTS = 7 * 24 * 3600.0
 # Settings in the environment that would make two sessions share something.
 _SHARING = ("CDP_ENDPOINT", "USER_DATA_DIR", "ISOLATED", "EXTENSION", "PORT", "CONFIG", "HEADLESS")
+# The same in a configuration file, where they are about the browser.
+_SHARING_IN_CONFIG = ("userDataDir", "cdpEndpoint", "remoteEndpoint")
+# A daemon outlives the shell that set these: the first writes what is typed into its log, and the second has
+# it wait for somebody at an inspector.
+_DEBUGGING = ("DEBUG", "PWDEBUG")
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +57,7 @@ class Wish:
     :ivar browser: None for what the configuration says, else Chromium, a headless shell where there is one.
     :ivar persistent: keep its profile, in the project's folder.
     :ivar profile: a user's own profile; kept.
-    :ivar attach: ``--cdp=URL`` or such, for a session on a browser that is there already.
+    :ivar attach: ``cdp=URL`` or such, for a session on a browser that is there already.
     :ivar config: a configuration file of playwright-cli.
     :ivar flags: further options of the daemon, as they are.
     :ivar idle_timeout: milliseconds without a command after which it ends, 0 for never; None for the default.
@@ -78,17 +86,54 @@ def open_session(dirs: ProjectDirs, settings: CliSettings, name: str, wish: Wish
     :raises PeaksError: it could not be started; nothing of it is left.
     """
     check_session_name(name, settings.names)
+    _check_configs(wish)
     found = None if wish.attach or _chosen_by_config(wish) else _browser(wish)
     dirs.create()
     profile = _profile(dirs, name, wish)
-    record = _reserve(dirs, settings, name, wish, profile)
+    sessions.quarantine(sessions.look(dirs))
+    record = _record(name, wish, profile)
     try:
+        _reserve(dirs, settings, record)
         return _start(dirs, name, wish, record, found)
     except BaseException as error:
-        guardian.clear(dirs, Registry(dirs.records).read(record.session_id) or record)
+        _give_up(dirs, record)
         if isinstance(error, OSError):
             raise StartFailedError(f"session {name} cannot be started: {error}") from error
         raise
+
+
+def _give_up(dirs: ProjectDirs, record: Record) -> None:
+    """End a start that failed, and leave nothing of it."""
+    current = Registry(dirs.records).read(record.session_id)
+    if current is None or current.temp_dir != record.temp_dir:
+        current = record  # closed meanwhile, and its name may be another session's by now
+    guardian.clear(dirs, current)
+
+
+def _check_configs(wish: Wish) -> None:
+    """Refuse a configuration with which every session would work on one browser or one profile."""
+    if wish.attach:
+        return
+    home = os.environ.get("PWTEST_CLI_GLOBAL_CONFIG")
+    of_user = (Path(home) if home else Path.home()) / ".playwright" / "cli.config.json"
+    for file in (wish.config, of_user):
+        if file is None or not file.is_file():
+            continue
+        text = file.read_text(encoding="utf-8-sig", errors="replace")
+        try:
+            browser = json.loads(text).get("browser") or {}
+            shared = [key for key in _SHARING_IN_CONFIG if browser.get(key)]
+        except (ValueError, AttributeError, RecursionError):  # it may be an .ini file
+            shared = [
+                key
+                for key in _SHARING_IN_CONFIG
+                if re.search(rf"^\s*(browser\.)?{key}\s*=", text, re.MULTILINE)
+            ]
+        if shared:
+            raise InvalidOptionError(
+                f"{file} sets {', '.join(shared)}, which all sessions would share",
+                hint="leave it out there; a session is given a profile with --profile, a browser with attach",
+            )
 
 
 def _chosen_by_config(wish: Wish) -> bool:
@@ -106,8 +151,6 @@ def _chosen_by_config(wish: Wish) -> bool:
 def _browser(wish: Wish) -> Found:
     name = next((each for each in BrowserName if each == (wish.browser or "chromium")), None)
     if name is None:
-        from pytest_peaks.errors import InvalidOptionError
-
         raise InvalidOptionError(
             f"--browser={wish.browser} is not a browser", hint=f"choose one of: {', '.join(BrowserName)}"
         )
@@ -126,36 +169,39 @@ def _profile(dirs: ProjectDirs, name: str, wish: Wish) -> Path | None:
     return sessions.profile_of(dirs, name) if wish.persistent else None
 
 
-def _reserve(dirs: ProjectDirs, settings: CliSettings, name: str, wish: Wish, profile: Path | None) -> Record:
-    """Write the record of a session that is to be started; its name is taken with it."""
+def _record(name: str, wish: Wish, profile: Path | None) -> Record:
+    """What there is to say of a session that is to be started; makes its temp dir."""
     me = ProcessIdentity.of_self()
-    sessions.quarantine(sessions.look(dirs))
     facts = Facts(
         headed=wish.headed,
         persistent=profile is not None,
-        attached=wish.attach.partition("=")[2],
+        attached=wish.attach.partition("=")[2] or wish.attach,
         place=os.getcwd(),  # noqa: PTH109 - text is what is kept
-        opener=me,
     )
+    return Record(
+        session_id=sessions.record_id(name),
+        port=0,
+        browser=wish.browser or "chromium",
+        user_data_dir=str(profile or ""),
+        started_at=now_iso(),
+        owner=me,
+        ephemeral=profile is None,
+        temp_dir=str(session_temp_dir(me)),
+        kind="cli",
+        launch=facts.to_text(),
+    )
+
+
+def _reserve(dirs: ProjectDirs, settings: CliSettings, record: Record) -> None:
+    """Write the record of a session that is to be started; its name is taken with it."""
+    name = record.session_id.removeprefix(sessions.PREFIX)
     with allocating() as runtime:
         live = [session for session in sessions.look(dirs) if session.holds_its_name]
-        _check_room(live, settings, name, facts)
-        record = Record(
-            session_id=sessions.record_id(name),
-            port=0,
-            browser=wish.browser or "chromium",
-            user_data_dir=str(profile or ""),
-            started_at=now_iso(),
-            owner=me,
-            ephemeral=profile is None,
-            temp_dir=str(session_temp_dir(me)),
-            kind="cli",
-            launch=facts.to_text(),
-        )
+        _check_room(live, settings, name, Facts.from_text(record.launch))
+        held, key = Reservations(runtime, "sessions"), guardian.name_key(dirs, record.session_id)
+        _check_name_is_free(dirs, name, held.holder(key))
         Registry(dirs.records).write(record)
-        key = guardian.name_key(dirs, record.session_id)
-        Reservations(runtime, "sessions").take(key, me, record.session_id, where=str(dirs.base))
-    return record
+        held.take(key, record.owner, record.session_id, where=str(dirs.base))
 
 
 def _check_room(live: list[Named], settings: CliSettings, name: str, facts: Facts) -> None:
@@ -172,20 +218,50 @@ def _check_room(live: list[Named], settings: CliSettings, name: str, facts: Fact
             hint="close one, or raise cli_max_sessions in [tool.peaks] of pyproject.toml",
         )
     for session in live:
-        if facts.attached and session.facts.attached == facts.attached:
+        if facts.attached and _where(session.facts.attached) == _where(facts.attached):
             raise SharedBrowserError(
                 f"session {session.name} is a guest of that browser already; two would share its tab and storage",
                 hint=f"drive that one, or give the new session a browser of its own: peaks cli -s={name} open",
             )
 
 
-def _start(dirs: ProjectDirs, name: str, wish: Wish, record: Record, found: Found | None) -> Named:
+def _where(attached: str) -> tuple[str, int | None] | str:
+    """Host and port of a browser that was given by URL: ``ws://`` and ``http://`` name the same one."""
+    try:
+        url = urllib.parse.urlsplit(attached)
+        host, port = url.hostname, url.port
+    except ValueError:
+        return attached
+    if not host or port is None:
+        return attached
+    return ("127.0.0.1" if host in ("localhost", "::1") else host), port
+
+
+def _check_name_is_free(dirs: ProjectDirs, name: str, holder: tuple[ProcessIdentity, str] | None) -> None:
+    """Refuse a name whose record is not a named session's. A file that is no record is set aside."""
     registry = Registry(dirs.records)
+    records, problems = registry.list()
+    path = registry.path_of(sessions.record_id(name))
+    taken = next(
+        (f"a {record.kind} session has it" for record in records if record.session_id == path.stem), ""
+    )
+    for problem in problems:
+        if problem.path == path and registry.set_aside(problem) is None:
+            taken = f"{path}: {problem.reason}"
+    if not taken and holder is not None:
+        taken = f"process {holder[0].pid} has it"
+    if taken:
+        raise SessionExistsError(
+            f"the name {name} is not free: {taken}", hint="choose another name, or `peaks reap` what is dead"
+        )
+
+
+def _start(dirs: ProjectDirs, name: str, wish: Wish, record: Record, found: Found | None) -> Named:
     temp = Path(record.temp_dir)
     artifacts = _fresh_artifacts(dirs, name)
     if record.user_data_dir:
         profile = Path(record.user_data_dir)
-        profiles.hold(profile, record.owner, record.session_id)
+        profiles.hold(profile, record.owner, guardian.profile_holder(record))
         if profile == sessions.profile_of(dirs, name):
             profile.mkdir(mode=0o700, exist_ok=True)
             (profile / profiles.KEEP).touch(mode=0o600)
@@ -202,32 +278,49 @@ def _start(dirs: ProjectDirs, name: str, wish: Wish, record: Record, found: Foun
     ]
     env = _environment(wish, record, found, artifacts)
     daemon = spawning.spawn_detached(command, env, log, cwd=workspace)
-    record = record.with_(owner=daemon, processes={"cli": daemon})
-    registry.write(record)
+    # Until it is ready it is its opener's, and goes when that dies.
+    record = record.with_(processes={"cli": daemon})
+    _note(dirs, record)
     hand_temp_dir_to(temp, daemon)
     if record.user_data_dir:
-        profiles.hold(Path(record.user_data_dir), daemon, record.session_id)
+        profiles.hold(Path(record.user_data_dir), daemon, guardian.profile_holder(record))
     socket = _wait_until_listening(name, daemon, log, temp)
-    with allocating() as runtime:
-        key = guardian.name_key(dirs, record.session_id)
-        Reservations(runtime, "sessions").take(key, daemon, record.session_id, where=str(dirs.base))
     browser = None if wish.attach else _browser_of(daemon)
     record = record.with_(
+        owner=daemon,
         pid=browser.pid if browser else None,
         processes={**record.processes, **({"browser": browser} if browser else {})},
         endpoints={"cli": socket},
         status="ready",
         launch=replace(Facts.from_text(record.launch), version=_version()).to_text(),
     )
-    registry.write(record)
+    _note(dirs, record)
     return Named(dirs, record, "open")
+
+
+def _note(dirs: ProjectDirs, record: Record) -> None:
+    """Write the record of a session that is being started, and whose its name is.
+
+    :raises StartFailedError: somebody has ended the session meanwhile.
+    """
+    registry = Registry(dirs.records)
+    with allocating() as runtime:
+        current = registry.read(record.session_id)
+        if current is None or current.temp_dir != record.temp_dir:
+            name = record.session_id.removeprefix(sessions.PREFIX)
+            raise StartFailedError(
+                f"session {name} was closed while it was being opened", hint=f"peaks cli -s={name} open"
+            )
+        registry.write(record)
+        key = guardian.name_key(dirs, record.session_id)
+        Reservations(runtime, "sessions").take(key, record.owner, record.session_id, where=str(dirs.base))
 
 
 def _switches(wish: Wish, record: Record) -> list[str]:
     switches = []
     if wish.attach:
         switches.append(f"--{wish.attach}")
-    elif wish.browser:
+    if wish.browser:
         switches.append(f"--browser={wish.browser}")
     if wish.headed:
         switches.append("--headed")
@@ -248,8 +341,8 @@ def _environment(wish: Wish, record: Record, found: Found | None, artifacts: Pat
     temp = Path(record.temp_dir)
     own = {key: value for key, value in os.environ.items() if key.startswith("PLAYWRIGHT_MCP_")}
     env = {**own, **child_environment(record.mark, temp)}
-    for key in _SHARING:
-        env.pop(f"PLAYWRIGHT_MCP_{key}", None)
+    for key in (*(f"PLAYWRIGHT_MCP_{each}" for each in _SHARING), *_DEBUGGING):
+        env.pop(key, None)
     env = scope_environment(env, temp, artifacts)
     if wish.attach:
         # By its title a browser is found in the user's own list of them.

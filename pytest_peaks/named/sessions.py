@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import contextlib
 import json
+import signal
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from pytest_peaks.doors import cli_client
 from pytest_peaks.errors import CliNotOpenError, ReapIncompleteError
 from pytest_peaks.session import guardian, processes, profiles
-from pytest_peaks.session.identity import ProcessIdentity
 from pytest_peaks.session.paths import ProjectDirs
 from pytest_peaks.session.record import Record
 from pytest_peaks.session.registry import Registry
@@ -31,9 +31,9 @@ END_WAIT = 5.0
 class Facts:
     """What was asked for when a session was opened; kept in its record as JSON.
 
-    :ivar attached: the CDP URL or endpoint of the browser that it is a guest of; empty if it has its own.
+    :ivar attached: the CDP URL or endpoint of the browser that it is a guest of, or ``extension``; empty if it
+        has its own.
     :ivar place: the working directory that it was opened in.
-    :ivar opener: who opened it.
     :ivar version: Playwright's.
     """
 
@@ -42,27 +42,21 @@ class Facts:
     attached: str = ""
     place: str = ""
     version: str = ""
-    opener: ProcessIdentity | None = None
 
     def to_text(self) -> str:
-        facts = {
-            name: getattr(self, name) for name in ("headed", "persistent", "attached", "place", "version")
-        }
-        return json.dumps({**facts, "opener": self.opener.to_json() if self.opener else None})
+        return json.dumps(asdict(self))
 
     @classmethod
     def from_text(cls, text: str) -> Facts:
         """Read what :meth:`to_text` wrote; what can't be read is left at its default."""
         with contextlib.suppress(ValueError, TypeError, AttributeError, RecursionError):
             data = json.loads(text)
-            opener = data.get("opener")
             return cls(
                 data.get("headed") is True,
                 data.get("persistent") is True,
                 str(data.get("attached") or ""),
                 str(data.get("place") or ""),
                 str(data.get("version") or ""),
-                ProcessIdentity.from_json(opener) if opener else None,
             )
         return cls()
 
@@ -148,8 +142,7 @@ def probe(dirs: ProjectDirs, record: Record) -> Named:
     if state == "dead":
         return Named(dirs, record, "dead")
     if record.status == "starting":
-        opener = Facts.from_text(record.launch).opener
-        return Named(dirs, record, "starting" if opener is not None and opener.is_alive() else "dead")
+        return Named(dirs, record, "starting")
     return Named(dirs, record, "open" if cli_client.is_open(record.endpoints.get("cli", "")) else "dead")
 
 
@@ -165,6 +158,9 @@ def close(session: Named) -> bool:
             "or in another container",
             hint="close it there; `peaks reap --foreign` removes its files if it is gone",
         )
+    if session.state == "open" and hasattr(signal, "SIGCONT"):
+        for part in session.record.processes.values():
+            processes.send(part, signal.SIGCONT)  # one that is stopped would not hear the rest
     was_open = session.state == "open" and cli_client.stop(session.socket)
     if was_open:
         # It has closed its browser in order; what is left of it goes by force.

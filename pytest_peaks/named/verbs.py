@@ -84,8 +84,9 @@ def kill_all(call: Call) -> int:
         if session.state == "elsewhere":
             continue
         try:
-            if session.record.owner.is_alive():
-                pids.append(session.record.owner.pid)
+            daemon = session.record.processes.get("cli")
+            if daemon is not None and daemon.is_alive():
+                pids.append(daemon.pid)
             sessions.end(session)
         except PeaksError as error:
             failed.append(error.message)

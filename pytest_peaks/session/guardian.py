@@ -37,7 +37,7 @@ ORPHAN_LIMIT = 60.0
 # The browser's output, the MCP server's, the supervisor's.
 LOG_ENDINGS = (".log", ".mcp.log", ".supervisor.log")
 # What is reserved, a folder of the runtime dir each.
-RESERVED = ("ports", "profiles", "guardians", "sessions", "uses")
+RESERVED = ("ports", "profiles", "guardians", "sessions", "uses", "logins", "accounts")
 # A browser on a user's own profile gets this long to write it out.
 PROFILE_GRACE = 3.0
 
@@ -130,13 +130,27 @@ def clear(dirs: ProjectDirs, record: Record, *, runtime: Path | None = None) -> 
     if record.port:
         ports.release(record.port, record.session_id, runtime)
     if profile is not None:
-        profiles.release(profile, record.session_id, runtime)
+        profiles.release(profile, profile_holder(record), runtime)
+    if record.kind == "cli":
+        with allocating(runtime) as folder:
+            # Of several that clear it away at once, one may have opened its name anew.
+            registry = Registry(dirs.records)
+            current = registry.read(record.session_id)
+            same = current is not None and current.temp_dir == record.temp_dir
+            if same or not os.path.lexists(registry.path_of(record.session_id)):
+                _release_name(folder, dirs, record.session_id)
+                _remove_files(dirs, record)
+        return True
     if record.kind != "worker":
         release_name(dirs, record.session_id, runtime)
+    _remove_files(dirs, record)
+    return True
+
+
+def _remove_files(dirs: ProjectDirs, record: Record) -> None:
     for log in (dirs.logs / f"{record.session_id}{ending}" for ending in LOG_ENDINGS):
         log.unlink(missing_ok=True)
     Registry(dirs.records).remove(record.session_id)
-    return True
 
 
 def name_key(dirs: ProjectDirs, session_id: str) -> str:
@@ -144,9 +158,18 @@ def name_key(dirs: ProjectDirs, session_id: str) -> str:
     return hashlib.sha256(os.fsencode(f"{dirs.base}|{session_id}")).hexdigest()[:32]
 
 
+def profile_holder(record: Record) -> str:
+    """For whom a session's profile is reserved. A named session may have a namesake in another project."""
+    return record.mark if record.kind == "cli" else record.session_id
+
+
 def release_name(dirs: ProjectDirs, session_id: str, runtime: Path | None = None) -> None:
     with allocating(runtime) as folder:
-        Reservations(folder, "sessions").drop(name_key(dirs, session_id), session_id)
+        _release_name(folder, dirs, session_id)
+
+
+def _release_name(runtime: Path, dirs: ProjectDirs, session_id: str) -> None:
+    Reservations(runtime, "sessions").drop(name_key(dirs, session_id), session_id)
 
 
 def _remove_session_temp(folder: Path) -> None:
@@ -204,7 +227,7 @@ def _guardian_env() -> dict[str, str]:
     # Coverage and pytest settings of the run are not the guardian's.
     return {
         key: value
-        for key, value in os.environ.items()
+        for key, value in spawning.without_secrets().items()
         if not key.startswith(("COV_", "COVERAGE_", "PYTEST_", "PYTHONSTARTUP"))
     }
 
@@ -212,7 +235,7 @@ def _guardian_env() -> dict[str, str]:
 def call_off(run_uid: str) -> None:
     """Tell the guardian of a run that all is in order; it leaves within a beat."""
     with allocating() as runtime:
-        Reservations(runtime, "guardians").drop(run_uid, run_uid)
+        _drop_of_run(runtime, run_uid)
 
 
 def watch(dirs: ProjectDirs, run_uid: str, controller: ProcessIdentity, runtime: Path) -> None:
@@ -238,7 +261,14 @@ def watch(dirs: ProjectDirs, run_uid: str, controller: ProcessIdentity, runtime:
     processes.wait_until(lambda: not any(orphan.is_alive() for orphan in orphans), ORPHAN_LIMIT, pause=BEAT)
     sweep(dirs, run_uid=run_uid, runtime=runtime, spare_living=False)
     with allocating(runtime):
-        Reservations(runtime, "guardians").drop(run_uid, run_uid)
+        _drop_of_run(runtime, run_uid)
+
+
+def _drop_of_run(runtime: Path, run_uid: str) -> None:
+    """Remove what was noted for a run."""
+    Reservations(runtime, "guardians").drop(run_uid, run_uid)
+    for kind in ("logins", "accounts"):
+        Reservations(runtime, kind).drop_session(run_uid)
 
 
 def main() -> None:

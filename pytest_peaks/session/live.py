@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import threading
 from collections.abc import Mapping
 from pathlib import Path
@@ -90,10 +89,15 @@ class LiveSession:
 def child_environment(mark: str, temp_dir: Path) -> Mapping[str, str]:
     """The environment of a session's processes.
 
-    Without ``PLAYWRIGHT_MCP_*`` (a server started with explicit switches obeys them all the same),
-    with a short TMPDIR of the session's own and with the mark by which it can be found.
+    Without ``PLAYWRIGHT_MCP_*`` (a server started with explicit switches obeys them all the same) and
+    without saved logins and their key, with a short TMPDIR of the session's own and with the mark by which
+    it can be found.
     """
-    env = {key: value for key, value in os.environ.items() if not key.startswith("PLAYWRIGHT_MCP_")}
+    env = {
+        key: value
+        for key, value in spawning.without_secrets().items()
+        if not key.startswith("PLAYWRIGHT_MCP_")
+    }
     for name in ("TMPDIR", "TEMP", "TMP"):
         env[name] = str(temp_dir)
     env[processes.MARK] = mark

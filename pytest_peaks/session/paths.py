@@ -65,8 +65,10 @@ class ProjectDirs:
         :raises NotWritableError: they can't be made.
         """
         try:
-            for folder in (self.records, self.profiles, self.logs):
-                folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            # Those above too, so that nobody else may put a folder of theirs in the place of one.
+            self.base.mkdir(parents=True, exist_ok=True, mode=0o755)
+            for folder in (self.runtime, self.records, self.profiles, self.logs):
+                folder.mkdir(exist_ok=True, mode=0o700 if folder != self.runtime else 0o755)
             ignore = self.base / ".gitignore"
             if not ignore.exists():
                 ignore.write_text(GITIGNORE)

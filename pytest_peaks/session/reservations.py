@@ -95,6 +95,13 @@ class Reservations:
             if noted is not None and noted[0] == owner:
                 path.unlink(missing_ok=True)
 
+    def drop_session(self, session: str) -> None:
+        """Give back all that is held for `session`."""
+        for path in self.folder.glob("*.json"):
+            noted = self._read(path.stem)
+            if noted is not None and noted[1] == session:
+                path.unlink(missing_ok=True)
+
     def _read(self, key: str) -> tuple[ProcessIdentity, str] | None:
         path = self._path(key)
         try:

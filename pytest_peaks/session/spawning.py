@@ -9,12 +9,32 @@ import subprocess
 import sys
 import threading
 import weakref
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
 from pytest_peaks.session.identity import ProcessIdentity
+
+# What holds a saved login or the key of one. Only pytest and its workers need it.
+SECRET_VARIABLES = ("PEAKS_AUTH_", "PEAKS_STATE_KEY")
+
+
+def without_secrets() -> dict[str, str]:
+    """This process's environment for a child that has no use for saved logins and their key."""
+    return {key: value for key, value in os.environ.items() if not key.startswith(SECRET_VARIABLES)}
+
+
+@contextlib.contextmanager
+def secrets_aside() -> Iterator[None]:
+    """Have a child that takes over this process's environment as it is start without saved logins and their key."""
+    kept = {key: value for key, value in os.environ.items() if key.startswith(SECRET_VARIABLES)}
+    for key in kept:
+        del os.environ[key]
+    try:
+        yield
+    finally:
+        os.environ.update(kept)
 
 
 class OwnerPipe:

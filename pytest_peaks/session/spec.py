@@ -100,6 +100,7 @@ class SessionSpec:
 
     :ivar url: where the page is taken before the test gets it.
     :ivar context_options: keyword arguments of Playwright's ``Browser.new_context``.
+    :ivar auth: the saved login that it begins with; empty for none.
     :ivar doors: what else is to lead into it. A session with one runs in the browser's default
         context, which all doors share.
     """
@@ -111,6 +112,7 @@ class SessionSpec:
     context_options: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
     doors: frozenset[Door] = frozenset()
     mcp: McpOptions = McpOptions(settle=0)
+    auth: str = ""
 
 
 @dataclass(frozen=True, slots=True)
