@@ -262,6 +262,48 @@ class InvalidStateError(PeaksError):
     exit_code = 2
 
 
+class StateKeyError(PeaksError):
+    """The key for saved logins can't be used, or what encrypts is not installed."""
+
+    code = "STATE_KEY"
+    exit_code = 2
+
+
+class StateLockedError(PeaksError):
+    """A saved login is encrypted and does not open: no key, another one, or a damaged file."""
+
+    code = "STATE_LOCKED"
+    exit_code = 2
+
+
+class AuthExpiredError(PeaksError):
+    """A saved login is not good any more, and there is no hook that logs in."""
+
+    code = "AUTH_EXPIRED"
+    exit_code = 2
+
+
+class LoginFailedError(PeaksError):
+    """The hook ``pytest_peaks_login`` failed, or did not log in; it is not tried again in this run."""
+
+    code = "LOGIN_FAILED"
+    exit_code = 1
+
+
+class ReplayFailedError(PeaksError):
+    """A saved login could not be put into the browser."""
+
+    code = "REPLAY_FAILED"
+    exit_code = 5
+
+
+class NoAccountError(PeaksError):
+    """Every account of a login is taken by another worker."""
+
+    code = "NO_ACCOUNT"
+    exit_code = 3
+
+
 class LockTimeoutError(PeaksError):
     """A lock of the user's runtime dir was not free in time."""
 
@@ -326,3 +368,8 @@ class GuardNotInstalledError(GuardError):
     """The parser that ``peaks guard`` reads commands with is not installed."""
 
     code = "GUARD_NOT_INSTALLED"
+
+
+def all_kinds(kind: type[PeaksError] = PeaksError) -> list[type[PeaksError]]:
+    """Every class of failures, `kind` and what is below it."""
+    return [kind, *(found for below in kind.__subclasses__() for found in all_kinds(below))]

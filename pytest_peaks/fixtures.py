@@ -57,7 +57,10 @@ def _peaks_owner(request: pytest.FixtureRequest, pytestconfig: pytest.Config) ->
         except pytest.FixtureLookupError:
             return None
 
+    from pytest_peaks.logging_in import make_logins
+
     owner = run_state.owner = Owner(run_state.config, run_state.run, borrow)
+    owner.logins = make_logins(pytestconfig, owner)
     yield owner
     owner.close()
 
@@ -83,6 +86,8 @@ def peaks_session(
     with _peaks_owner.open(state.spec_of(request.node), _peaks_base_url) as session:
         _offer(request, "peaks_session", session)
         yield session
+        if state.has_passed(request.node):
+            session.write_back()
 
 
 @pytest.fixture
@@ -95,7 +100,11 @@ def peaks_sessions(
     config = state.of(request.config).config
     opener = SessionOpener(_peaks_owner, config, state.arguments_of(request.node), _peaks_base_url)
     yield opener
-    opener.close()
+    try:
+        if state.has_passed(request.node):
+            opener.write_back()
+    finally:
+        opener.close()
 
 
 @pytest.fixture(scope="session")
@@ -124,6 +133,19 @@ def peaks_context(request: pytest.FixtureRequest, peaks_session: PeaksSession) -
 def peaks_browser(request: pytest.FixtureRequest, peaks_session: PeaksSession) -> Browser:
     """The browser of ``peaks_page``."""
     return _offer(request, "peaks_browser", peaks_session.browser)
+
+
+@pytest.fixture
+def peaks_account(request: pytest.FixtureRequest, _peaks_owner: Owner) -> Any:
+    """This slot's account for the test's ``auth``, as the hook ``pytest_peaks_accounts`` gives it."""
+    auth = state.spec_of(request.node).auth
+    if not auth:
+        from pytest_peaks.errors import InvalidOptionError
+
+        raise InvalidOptionError(
+            "peaks_account is used in a test without auth", hint='@pytest.mark.peaks_session(auth="…")'
+        )
+    return _offer(request, "peaks_account", _peaks_owner.logins.account_of(auth))
 
 
 @pytest.fixture

@@ -5,9 +5,10 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urljoin
 
 from pytest_peaks.doors.playwright import CLOSE_TIMEOUT, bounded, essence
@@ -18,6 +19,8 @@ from pytest_peaks.session.spec import Door, Isolation, SessionSpec
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, BrowserContext, Page
 
+    from pytest_peaks.auth.model import State
+    from pytest_peaks.auth.source import Login
     from pytest_peaks.doors.cli import PeaksCli
     from pytest_peaks.doors.mcp import McpClient
     from pytest_peaks.owner import Owner
@@ -40,12 +43,23 @@ class PeaksSession:
     """
 
     def __init__(
-        self, owner: Owner, spec: SessionSpec, live: LiveSession, base_url: str | None, *, owns_process: bool
+        self,
+        owner: Owner,
+        spec: SessionSpec,
+        live: LiveSession,
+        base_url: str | None,
+        *,
+        owns_process: bool,
+        login: Login | None = None,
+        state: State | None = None,
     ) -> None:
         self._owner = owner
         self._spec = spec
         self._live = live
         self._base_url = base_url
+        self._login = login
+        self._state = login.state if login is not None else state
+        self._seeds = True  # False if a profile keeps the login that it has
         self._owns_process = owns_process
         self._browser: Browser | None = None
         self._context: BrowserContext | None = None
@@ -124,7 +138,9 @@ class PeaksSession:
         context = self.context
         if self._page is None:
             with bounded(OPEN_TIMEOUT, self._live.kill, self._owner.door.kill_driver):
-                self._page = context.new_page()
+                page = context.new_page()
+                self._seed(page)
+                self._page = page
         if self._spec.url is not None and not self._visited:
             self._visited = True
             self._page.goto(urljoin(self._base_url, self._spec.url) if self._base_url else self._spec.url)
@@ -153,7 +169,7 @@ class PeaksSession:
         self._require_door(Door.CLI)
         if self._cli is None:
             self._cli = self._owner.cli_daemons.door(
-                self._live, after_call=self._catch_up, meanwhile=self._let_handlers_run
+                self._live, after_call=self._catch_up, meanwhile=self._let_handlers_run, tabs=self._count_tabs
             )
         return self._cli
 
@@ -192,15 +208,24 @@ class PeaksSession:
         if threading.get_ident() != self._owner.thread or context is None or not context.pages:
             return
         with contextlib.suppress(Error):
-            session = context.new_cdp_session(context.pages[0])
-            contexts = self._browser.contexts if self._browser is not None else [context]
+            # The browser's, if it can be had: a page's would not be detached while a dialog is open.
+            browser = self._browser
+            session = (
+                browser.new_browser_cdp_session() if browser else context.new_cdp_session(context.pages[0])
+            )
             deadline = time.monotonic() + CATCH_UP_TIMEOUT
             while time.monotonic() < deadline:
                 targets = session.send("Target.getTargets")["targetInfos"]
                 tabs = sum(target["type"] == "page" for target in targets)
-                if tabs == sum(len(each.pages) for each in contexts):
+                if tabs == self._count_tabs():
                     break
-            session.detach()
+            if browser:
+                session.detach()
+
+    def _count_tabs(self) -> int:
+        """How many tabs Playwright knows, of all contexts."""
+        contexts = self._browser.contexts if self._browser is not None else [self._context]
+        return sum(len(context.pages) for context in contexts if context is not None)
 
     @property
     def is_lost(self) -> bool:
@@ -250,6 +275,75 @@ class PeaksSession:
             if self._spec.doors:
                 # One tab, so that every door means the same one.
                 self._page = self._context.pages[0] if self._keeps_data else self._wipe()
+            if self._state is not None and self._has_default_context:
+                self._replay(self._context, self._state)
+
+    @property
+    def _has_default_context(self) -> bool:
+        """Whether the session works in a context that was there before it."""
+        return bool(self._spec.browser.persistent or self._spec.browser.by_driver or self._spec.doors)
+
+    def _replay(self, context: BrowserContext, state: State) -> None:
+        """Put the login into a default context. One that is half set is not used: its browser ends.
+
+        A profile with a login of its own that is still good keeps that.
+        """
+        from pytest_peaks.auth.profile import log_profile_in
+        from pytest_peaks.auth.replay import replay
+
+        try:
+            with self._replaying():
+                if self._spec.browser.persistent and self._login is not None:
+                    name, logins = self._login.name, self._owner.logins
+                    put = log_profile_in(
+                        context, self._login, self.user_data_dir, lambda: logins.says_yes(name, context)
+                    )
+                else:
+                    replay(context, state)
+                    put = True
+                self._seeds = put
+                if self._page is not None:
+                    self._seed(self._page)
+        except BaseException:
+            self._live.kill()
+            raise
+
+    @contextlib.contextmanager
+    def _replaying(self) -> Iterator[None]:
+        """Bound a replay: when it takes too long its browser ends, and the failure says so."""
+        from playwright.sync_api import Error
+
+        from pytest_peaks.auth import replay
+
+        start = time.monotonic()
+        try:
+            with bounded(replay.REPLAY_TIMEOUT, self._live.kill, self._owner.door.kill_driver):
+                yield
+        except (Error, BrowserLostError):
+            if time.monotonic() - start < replay.REPLAY_TIMEOUT:
+                raise
+            raise replay.too_slow() from None
+
+    def _seed(self, page: Page) -> None:
+        if self._state is not None and self._seeds and self._state.session_storage:
+            from pytest_peaks.auth.replay import seed
+
+            seed(page, self._state)
+
+    def write_back(self) -> None:
+        """Save the login again, for servers that rotate tokens; for a test that passed.
+
+        Nothing happens without ``write_back`` in the login's settings, or if the test has logged out.
+        """
+        if self._login is None or not self._login.settings.write_back or self._page is None:
+            return
+        with bounded(OPEN_TIMEOUT, self._live.kill, self._owner.door.kill_driver):
+            self._owner.logins.write_back(self._login, self.context, self._page)
+
+    @property
+    def account(self) -> object:
+        """What the hook ``pytest_peaks_accounts`` has for this slot; None without login or hook."""
+        return self._login.account if self._login is not None else None
 
     @property
     def _keeps_data(self) -> bool:
@@ -268,7 +362,20 @@ class PeaksSession:
         options = dict(self._spec.context_options)
         if self._base_url is not None:
             options.setdefault("base_url", self._base_url)
-        return self._browser.new_context(**options)
+        if self._state is None:
+            return self._browser.new_context(**options)
+        from playwright.sync_api import Error
+
+        from pytest_peaks.auth.replay import refused
+
+        plain: Any = self._state.plain  # a TypedDict to Playwright
+        try:
+            with self._replaying():
+                return self._browser.new_context(**options, storage_state=plain)
+        except Error as error:
+            if "storage" not in str(error).lower() or "has been closed" in str(error):
+                raise
+            raise refused(error) from None
 
     def _wipe(self) -> Page:
         from pytest_peaks.doors.wipe import wipe

@@ -16,14 +16,14 @@ from pytest_peaks.session.spec import BrowserName, Door, Isolation, SessionSpec
 
 NAME = "peaks_session"
 DESCRIPTION = (
-    f"{NAME}(name=None, *, isolation=None, browser=None, user_data_dir=None, url=None, doors=(), mcp_caps=(), "
-    "mcp_args=(), **context_options): "
-    "the browser session of this test. isolation is 'fresh' (a context of its own in the worker's browser), "
-    "'profile' (the worker's kept profile) or 'browser' (a process of its own); user_data_dir is a profile of "
-    "yours, kept; url is where the page is when the test gets it; doors=('mcp', 'cli') opens an MCP server on the "
-    "session, with mcp_caps and mcp_args, and playwright-cli; context_options are those of Playwright's "
-    "Browser.new_context, such as viewport or locale. On a function, class or module; the closest wins, "
-    "context options merge."
+    f"{NAME}(name=None, *, auth=None, isolation=None, browser=None, user_data_dir=None, url=None, doors=(), "
+    "mcp_caps=(), mcp_args=(), **context_options): "
+    "the browser session of this test. auth is the saved login that it begins with, None for none; isolation "
+    "is 'fresh' (a context of its own in the worker's browser), 'profile' (the worker's kept profile) or "
+    "'browser' (a process of its own); user_data_dir is a profile of yours, kept; url is where the page is when "
+    "the test gets it; doors=('mcp', 'cli') opens an MCP server on the session, with mcp_caps and mcp_args, and "
+    "playwright-cli; context_options are those of Playwright's Browser.new_context, such as viewport or locale. "
+    "On a function, class or module; the closest wins, context options merge."
 )
 
 # Keyword arguments of Playwright's Browser.new_context; a test holds them against the installed one.
@@ -68,7 +68,17 @@ CONTEXT_OPTIONS = frozenset(
         "viewport",
     }
 )
-OWN_ARGUMENTS = ("name", "isolation", "browser", "user_data_dir", "url", "doors", "mcp_caps", "mcp_args")
+OWN_ARGUMENTS = (
+    "name",
+    "auth",
+    "isolation",
+    "browser",
+    "user_data_dir",
+    "url",
+    "doors",
+    "mcp_caps",
+    "mcp_args",
+)
 
 
 def merge(markers: Iterable[tuple[tuple[Any, ...], Mapping[str, Any]]]) -> dict[str, Any]:
@@ -158,7 +168,21 @@ def build_spec(arguments: Mapping[str, Any], config: PeaksConfig) -> SessionSpec
         context_options=MappingProxyType(options),
         doors=doors,
         mcp=mcp,
+        auth=_auth(arguments),
     )
+
+
+def _auth(arguments: Mapping[str, Any]) -> str:
+    """The name of the saved login; empty for none."""
+    auth = arguments.get("auth")
+    if auth is None:
+        return ""
+    if arguments.get("storage_state") is not None:
+        raise InvalidOptionError(
+            "auth and storage_state contradict each other: both say what the context begins with",
+            hint="leave one out",
+        )
+    return check_name(auth, "auth")
 
 
 def _texts(arguments: Mapping[str, Any], key: str) -> tuple[str, ...]:

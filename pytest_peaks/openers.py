@@ -52,6 +52,11 @@ class SessionOpener:
         handles = tuple(self._one(name, arguments) for name in names)
         return handles[0] if len(handles) == 1 else handles
 
+    def write_back(self) -> None:
+        """Save the logins of the sessions again, as they are configured."""
+        for handle, _ in self._open.values():
+            handle.write_back()
+
     def close(self) -> None:
         for handle, _ in reversed(self._open.values()):
             handle.close()

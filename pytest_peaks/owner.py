@@ -24,6 +24,9 @@ from pytest_peaks.session.watchdog import Watchdog
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, BrowserContext, Playwright
 
+    from pytest_peaks.auth.model import State
+    from pytest_peaks.auth.source import Login, Logins
+
 # A dying browser's connections end before the system calls its process dead: milliseconds, more on a busy machine.
 DYING = 1.0
 DISCONNECT_TIMEOUT = 1.0
@@ -31,6 +34,8 @@ DISCONNECT_TIMEOUT = 1.0
 
 class Owner:
     """Opens and closes sessions; keeps one browser process for all that may share it."""
+
+    logins: Logins
 
     def __init__(self, config: PeaksConfig, run: Run, borrow: Callable[[], Playwright | None]) -> None:
         self.config = config
@@ -52,34 +57,40 @@ class Owner:
         if run.controller != self.manager.owner and run.controller.state() == "alive":
             self._watchdog = Watchdog(run.controller, self._orphaned)
 
-    def open(self, spec: SessionSpec, base_url: str | None = None) -> PeaksSession:
+    def open(
+        self, spec: SessionSpec, base_url: str | None = None, *, state: State | None = None
+    ) -> PeaksSession:
         """Open one session.
 
-        :raises PeaksError: no browser could be had; nothing of it is left.
+        :param state: what it begins with, for one without a login of its own.
+        :raises PeaksError: no browser or no login could be had; nothing of it is left.
         """
         from playwright.sync_api import Error
 
+        login = self.logins.login(spec.auth) if spec.auth else None
         try:
-            return self._open(spec, base_url)
+            return self._open(spec, base_url, login, state)
         except (Error, BrowserLostError) as error:
             if not self._is_broken(error):
                 raise _refused(spec, error) from None
         # The browser or the driver broke since the last test; once more with new ones.
         self._discard_all()
         try:
-            return self._open(spec, base_url)
+            return self._open(spec, base_url, login, state)
         except Error as error:
             raise _refused(spec, error) from None
 
-    def _open(self, spec: SessionSpec, base_url: str | None) -> PeaksSession:
+    def _open(
+        self, spec: SessionSpec, base_url: str | None, login: Login | None, state: State | None
+    ) -> PeaksSession:
         live, own = self._live(spec)
-        handle = PeaksSession(self, spec, live, base_url, owns_process=own)
+        handle = PeaksSession(self, spec, live, base_url, owns_process=own, login=login, state=state)
         self.handles.append(handle)
         try:
             attached = self._attach(live, spec)
             if spec.doors and not own and not self._can_be_wiped(live, attached):
                 handle.close()
-                return self._open(replace(spec, isolation=Isolation.BROWSER), base_url)
+                return self._open(replace(spec, isolation=Isolation.BROWSER), base_url, login, state)
             handle._open(attached)
         except BaseException:
             handle.close()
@@ -128,6 +139,7 @@ class Owner:
         for handle in list(self.handles):
             handle.close()
         self.door.stop()
+        self.logins.close()
         return self.manager.close()
 
     def _disconnect(self) -> None:
@@ -147,7 +159,7 @@ class Owner:
             "slot": self.run.slot,
             "worker": self.run.worker,
             "browsers": self.used,
-            "said": self.said,
+            "said": [*self.said, *self.logins.notes],
             "swept": [record.session_id for record in swept.ended],
             "set_aside": [f"{problem.path.name}: {problem.reason}" for problem, _ in swept.problems],
         }

@@ -15,6 +15,7 @@ from pytest_peaks.fixtures import (  # noqa: F401 - found by pytest in this modu
     BROWSER_FIXTURES,
     _peaks_base_url,
     _peaks_owner,
+    peaks_account,
     peaks_browser,
     peaks_cli,
     peaks_context,
@@ -36,6 +37,12 @@ SCOPE_HINT = (
     "      with peaks_session_factory() as session:\n"
     "          yield session.page"
 )
+
+
+def pytest_addhooks(pluginmanager: pytest.PytestPluginManager) -> None:
+    from pytest_peaks import hookspecs
+
+    pluginmanager.add_hookspecs(hookspecs)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -159,16 +166,55 @@ def _users_frames(traceback: TracebackType | None) -> TracebackType | None:
         return None
     rest = _users_frames(traceback.tb_next)
     module = traceback.tb_frame.f_globals.get("__name__", "").partition(".")[0]
-    if module in ("pytest_peaks", "playwright", "_pytest", "pluggy"):
+    if module in ("pytest_peaks", "playwright", "_pytest", "pluggy", "contextlib"):
         return rest
     return TracebackType(rest, traceback.tb_frame, traceback.tb_lasti, traceback.tb_lineno)
 
 
 @pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown() -> Generator[None, Any, Any]:
+    __tracebackhide__ = True
+    try:
+        return (yield)
+    except PeaksError as error:
+        _raise_at_users_line(error)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_fixture_setup(
+    fixturedef: pytest.FixtureDef[Any], request: pytest.FixtureRequest
+) -> Generator[None, Any, Any]:
+    """Log pytest-playwright's own contexts and pages in, for tests that ask for it."""
+    if fixturedef.argname == "playwright":
+        from pytest_peaks.session.spawning import secrets_aside
+
+        with secrets_aside():
+            return (yield)
+    if fixturedef.argname not in ("new_context", "page") or not isinstance(request.node, pytest.Item):
+        return (yield)
+    spec = state.spec_of(request.node) if state.asks_for_a_session(request.node) else None
+    if spec is None or not spec.auth:
+        return (yield)
+    from pytest_peaks import logging_in
+
+    login = request.getfixturevalue("_peaks_owner").logins.login(spec.auth)
+    if fixturedef.argname == "new_context":
+        logging_in.log_context_in(request.node, login)
+        return (yield)
+    page = yield
+    logging_in.seed_page(page, login)
+    owner, item = state.of(request.config).owner, request.node
+    request.addfinalizer(lambda: logging_in.write_back_page(owner, item, page, login))
+    return page
+
+
+@pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(
+    item: pytest.Item,
     call: pytest.CallInfo[None],
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     report = yield
+    state.note_report(item, report)
     text = str(call.excinfo.value) if call.excinfo is not None else ""
     if report.failed and "ScopeMismatch" in text and any(name in text for name in BROWSER_FIXTURES):
         report.sections.append(("peaks", SCOPE_HINT))

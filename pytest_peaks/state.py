@@ -38,6 +38,7 @@ class RunState:
 
 STATE = pytest.StashKey[RunState]()
 _SPEC = pytest.StashKey[SessionSpec]()
+_PHASES = pytest.StashKey[dict[str, bool]]()
 
 
 def of(config: pytest.Config) -> RunState:
@@ -67,6 +68,16 @@ def _doors_by_fixture(item: pytest.Item) -> list[str]:
 def asks_for_a_session(item: pytest.Item) -> bool:
     """Whether an item's markers or fixtures say anything about its session."""
     return item.get_closest_marker(marker.NAME) is not None or bool(_doors_by_fixture(item))
+
+
+def note_report(item: pytest.Item, report: pytest.TestReport) -> None:
+    """Keep how a phase of a test ended, for :func:`has_passed`."""
+    item.stash.setdefault(_PHASES, {})[report.when or ""] = report.passed
+
+
+def has_passed(item: pytest.Item) -> bool:
+    """Whether a test's body ran and passed; known when its fixtures are torn down."""
+    return item.stash.get(_PHASES, {}).get("call", False)
 
 
 def spec_of(item: pytest.Item) -> SessionSpec:

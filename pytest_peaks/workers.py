@@ -35,6 +35,10 @@ def run_of(config: pytest.Config) -> Run:
     given: Mapping[str, Any] | None = getattr(config, "workerinput", {}).get(KEY)
     if given is None:
         return Run(uuid.uuid4().hex[:12], 0, "main", ProcessIdentity.of_self())
+    if given.get("state_key"):
+        from pytest_peaks.auth import crypto
+
+        crypto.receive(given["state_key"])
     worker = str(config.workerinput["workerid"])  # type: ignore[attr-defined]
     count = int(config.workerinput["workercount"])  # type: ignore[attr-defined]
     return Run(given["uid"], given["slot"], worker, ProcessIdentity.from_json(given["controller"]), count)
@@ -67,6 +71,7 @@ class WorkerHooks:
     def pytest_configure_node(self, node: WorkerController) -> None:
         self._up[node.gateway.id] = node
         # What a signal's handler needs is loaded before it can come.
+        from pytest_peaks.auth import crypto
         from pytest_peaks.session import guardian, processes  # noqa: F401
 
         run_state = state.of(self._config)
@@ -75,6 +80,7 @@ class WorkerHooks:
             "uid": run_state.run.uid,
             "slot": self._slots.take(node.gateway.id),
             "controller": run_state.run.controller.to_json(),
+            "state_key": crypto.hand_over(),
         }
 
     def pytest_testnodedown(self, node: WorkerController, error: object | None) -> None:

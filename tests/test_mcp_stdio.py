@@ -339,10 +339,25 @@ def test_a_client_begins_logged_in(client: Callable[..., Client], tmp_path: Path
         (f'{{"cookies": [{{"value": "{SECRET}', "INVALID_STATE: "),
         (
             {"cookies": [{"name": "sid", "value": SECRET}], "origins": []},
+            "INVALID_STATE: ",
+        ),
+        (
+            {
+                "cookies": [
+                    {
+                        "name": "__Host-sid",
+                        "value": SECRET,
+                        "domain": "a.example",
+                        "path": "/no",
+                        "secure": True,
+                    }
+                ],
+                "origins": [],
+            },
             "INVALID_STATE: the browser refuses",
         ),
     ],
-    ids=["missing", "null", "empty", "list", "truncated", "refused"],
+    ids=["missing", "null", "empty", "list", "truncated", "no domain", "refused"],
 )
 def test_a_login_that_cannot_be_used_is_refused_without_a_word_of_it(
     peaks: Peaks, surroundings: Surroundings, tmp_path: Path, content: object, says: str

@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from pytest_peaks import __version__
+from pytest_peaks.cli.auth import auth
 from pytest_peaks.cli.brief import brief
 from pytest_peaks.cli.doctor import doctor
 from pytest_peaks.cli.guard import guard
@@ -23,5 +24,5 @@ def peaks() -> None:
     """One isolated browser for every worker, with nothing left behind."""
 
 
-for command in (brief, cli, doctor, guard, install, mcp, name, playwright, reap):
+for command in (auth, brief, cli, doctor, guard, install, mcp, name, playwright, reap):
     peaks.add_command(command)

@@ -100,6 +100,7 @@ def _examine(subject: Subject, *, start: bool) -> Iterator[Check]:
         "records": own.records,
         "leftovers": own.leftovers,
         "named-sessions": sessions.named,
+        "saved-logins": own.saved_logins,
     }
     if start:
         checks["start"] = trial.start

@@ -13,6 +13,8 @@ from pytest_peaks.cli.output import PeaksCommand, PeaksGroup, Reply, counted
 from pytest_peaks.session.spec import BrowserName
 
 if TYPE_CHECKING:
+    from pytest_peaks.auth.model import State
+    from pytest_peaks.hosting.starting import Started
     from pytest_peaks.session.paths import ProjectDirs
 
 
@@ -57,6 +59,7 @@ def playwright() -> None:
 @click.option(
     "--mcp-command", default="", metavar="COMMAND", help="Another MCP server, such as 'npx @playwright/mcp'."
 )
+@click.option("--auth", metavar="NAME", help="Begin logged in, from a saved login.")
 @click.option("--terminal", metavar="ID", help="Another terminal's id.")
 @project_option
 def start(
@@ -69,10 +72,12 @@ def start(
     idle_timeout: float,
     caps: str,
     mcp_command: str,
+    auth: str | None,
     terminal: str | None,
     project: Path | None,
 ) -> Reply:
     """Start a session; returns when a tool call has worked."""
+    from pytest_peaks.auth.store import Store
     from pytest_peaks.cli.hosted import started
     from pytest_peaks.config import one_of
     from pytest_peaks.errors import InvalidNameError, PeaksError
@@ -102,11 +107,32 @@ def start(
         any_browser=not browser,
         idle_timeout=idle_timeout,
     )
+    state = Store(dirs).load(auth) if auth is not None else None  # before anything is started
     try:
-        return started(dirs, wish.run(reuse=reuse), wish.port)
+        done = wish.run(reuse=reuse)
+        if state is not None:
+            _log_in(dirs, done, state)
+        return started(dirs, done, wish.port)
     except PeaksError as error:
         # pytest's names of the same options.
         raise type(error)(error.message, hint=error.hint.replace("--peaks-", "--")) from None
+
+
+def _log_in(dirs: ProjectDirs, done: Started, state: State) -> None:
+    """Log a session in. One that was just started and can't be logged in ends."""
+    from pytest_peaks.auth import hosted
+    from pytest_peaks.errors import PeaksError
+    from pytest_peaks.hosting import sessions
+
+    try:
+        hosted.log_in(done.record, state)
+    except PeaksError:
+        if not done.reused:
+            found, _ = sessions.look(dirs)
+            for session in found:
+                if session.name == done.record.session_id:
+                    sessions.stop(session)
+        raise
 
 
 @playwright.command(cls=PeaksCommand)

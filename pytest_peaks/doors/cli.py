@@ -10,18 +10,20 @@ from __future__ import annotations
 
 import json
 import os
-import uuid
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pytest_peaks.auth import state as states
+from pytest_peaks.auth import through_cli
+from pytest_peaks.auth.state import Place
 from pytest_peaks.doors import bundled, cli_client, cli_line
 from pytest_peaks.doors.cli_client import Answer
 from pytest_peaks.doors.cli_line import Args, Command
+from pytest_peaks.doors.cli_refs import CATCH_UP_TIMEOUT, Documents
 from pytest_peaks.doors.cli_snapshot import Node, read_snapshot
-from pytest_peaks.errors import CliUsageError, PeaksError, StaleRefError, StartFailedError
+from pytest_peaks.errors import CliUsageError, PeaksError, StartFailedError
 from pytest_peaks.session import processes, spawning
 from pytest_peaks.session.live import node_environment
 from pytest_peaks.session.paths import ProjectDirs
@@ -29,8 +31,6 @@ from pytest_peaks.session.startup import log_tail
 
 # Listening after 0.4 s on an idle machine.
 LISTEN_TIMEOUT = 60.0
-# It learns within milliseconds of what others do in the browser.
-CATCH_UP_TIMEOUT = 2.0
 # What the daemon calls the session; its scope is private, so any name will do.
 NAME = "test"
 # Commands about sessions. The session of a test is the test's, and is opened and closed with it.
@@ -52,15 +52,8 @@ HARMLESS = frozenset(
 )
 # Commands that show refs to whoever calls them.
 SHOWING_REFS = frozenset({"snapshot", "find"})
-
-# Marks each document of the page, frames included, so that another one is told from it. A symbol that no
-# page enumerates; a document keeps it as long as it lives.
-_MARK = """async page => {
-    const mark = () => document[Symbol.for("pytest-peaks")] ??= Math.random().toString(36).slice(2);
-    const late = page.waitForTimeout(2000).then(() => "", () => "");
-    return Promise.all(page.frames().map(frame => Promise.race([frame.evaluate(mark).catch(() => ""), late])));
-}"""
-_READ_MARK = """() => document[Symbol.for("pytest-peaks")] || "" """.strip()
+# Commands about tabs, of which others open and close some.
+ABOUT_TABS = frozenset({"tab-list", "tab-select", "tab-close"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,17 +66,23 @@ class CliDaemon:
     def is_alive(self) -> bool:
         return self.spawned.identity.is_alive()
 
-    def sees_one_tab(self) -> bool:
-        """Whether it has come to know that the last test's tabs are gone and there is the new one."""
+    def knows_tabs(self, number: int) -> bool:
+        """Whether it has come to know that the last test's tabs are gone and this one's are there."""
 
-        def one() -> bool:
-            answer = cli_client.ask(self.socket, {"_": ["tab-list"], "raw": True}, cwd="/", raw=True)
-            return not answer.is_error and answer.text.count("\n- ") + answer.text.startswith("- ") == 1
+        def look(command: str) -> Answer:
+            return cli_client.ask(self.socket, {"_": [command]}, cwd="/", raw=True, timeout=CATCH_UP_TIMEOUT)
 
         try:
-            return processes.wait_until(one, CATCH_UP_TIMEOUT)
+            # The browser's answer comes after its word of the tabs that are gone; else one of them might be counted.
+            look("cookie-list")
+            return processes.wait_until(lambda: _tabs_in(look("tab-list")) == number, CATCH_UP_TIMEOUT)
         except PeaksError:
             return False
+
+
+def _tabs_in(answer: Answer) -> int:
+    """How many tabs ``tab-list`` lists."""
+    return 0 if answer.is_error else len(re.findall(r"^- \d+: ", answer.text, re.MULTILINE))
 
 
 def scope_environment(env: Mapping[str, str], folder: Path, output_dir: Path) -> dict[str, str]:
@@ -165,6 +164,7 @@ class PeaksCli:
     :param socket: the daemon's.
     :param after_call: called after every command.
     :param meanwhile: called again and again while a command is under way.
+    :param tabs: how many tabs the test has, which the daemon learns of a moment later.
     """
 
     def __init__(
@@ -175,13 +175,15 @@ class PeaksCli:
         *,
         after_call: Callable[[], None] | None = None,
         meanwhile: Callable[[], None] | None = None,
+        tabs: Callable[[], int] | None = None,
     ) -> None:
         self._socket = socket
         self._dirs = dirs
         self._scratch = scratch
         self._after_call = after_call
         self._meanwhile = meanwhile
-        self._documents: frozenset[str] = frozenset()
+        self._tabs = tabs
+        self._documents = Documents(self._look)
         self.commands: set[str] = set()
 
     def __repr__(self) -> str:
@@ -215,34 +217,43 @@ class PeaksCli:
         return read_snapshot(self._run("snapshot", (target,) if target else (), {**options, "json": True}))
 
     def state_save(self, name: str | os.PathLike[str]) -> Path:
-        """Save cookies and localStorage under a name, or in a file; gives the file (mode 0600).
+        """Save the login under a name, or in a file; gives the file (mode 0600).
+
+        More than playwright-cli's own: IndexedDB, OPFS, passkeys and sessionStorage as well.
 
         :param name: a name is a saved login of the project (``.peaks/auth``), a path a file.
         :raises InvalidStateError: the file is a link or no file.
         """
-        path = states.place(self._dirs, name)
-        part = self._scratch / f"{uuid.uuid4().hex}.json"
-        try:
-            self._checked("state-save", {"_": ["state-save", str(part)]})
-            states.write_state_file(path, states.read_state_file(part))
-        finally:
-            part.unlink(missing_ok=True)
-        return path
+        place = Place.of(self._dirs, name)
+        place.write(self._dirs, through_cli.capture(self._value_of, name=place.name).state)
+        return place.path
 
     def state_load(self, name: str | os.PathLike[str]) -> None:
-        """Replace cookies and localStorage by what :meth:`state_save` saved; reload to let the page see it.
+        """Replace cookies and storage by what :meth:`state_save` saved; reload to let the page see it.
+
+        sessionStorage comes along where the tab is blank.
 
         :raises StateNotFoundError: there is nothing of that name.
         :raises InvalidStateError: it is no storage state, or the browser refuses it.
         """
-        path = states.place(self._dirs, name)
-        with states.handed_over(path, self._scratch) as part:
-            try:
-                self._checked("state-load", {"_": ["state-load", str(part)]})
-            except (StaleRefError, CliUsageError):
-                raise
-            except PeaksError as error:
-                raise states.refused(path, error) from None
+        place = Place.of(self._dirs, name)
+        state = place.read(self._dirs)
+        try:
+            through_cli.replay(
+                self._value_of, state, self._scratch, blank=through_cli.is_blank(self._value_of)
+            )
+        except PeaksError as error:
+            raise place.refused(error) from None
+        finally:
+            if self._after_call is not None:
+                self._after_call()
+
+    def _value_of(self, words: list[str]) -> str:
+        """The bare value that a command line gives."""
+        answer = self._look(*words)
+        if answer.is_error:
+            raise cli_client.failure(answer, words[0])
+        return answer.text
 
     def _run(self, command: str, arguments: tuple[object, ...], options: Mapping[str, Any]) -> str:
         surface = cli_line.surface()
@@ -269,19 +280,22 @@ class PeaksCli:
             said = f"- [Storage state]({self.state_save(name)})"
         else:
             self.state_load(name)
-            said = f"Storage state restored from {states.place(self._dirs, name)}"
+            said = f"Storage state restored from {Place.of(self._dirs, name).path}"
         if args.get("json"):
             return json.dumps({"result": said})
         return said if args.get("raw") else f"### Result\n{said}"
 
     def _checked(self, name: str, args: Args, command: Command | None = None) -> Answer:
         if command is not None:
-            self._check_refs(args, command)
+            self._documents.check(command, args["_"][1:])
         # A context of its own lives as long as the daemon.
         self.commands.add(f"{name} --isolated-context" if "isolated-context" in args else name)
         if name in SHOWING_REFS:
-            # Before, so that the refs of a page that comes in between count as stale and not as good.
-            self._documents = frozenset(json.loads(self._quiet("run-code", _MARK) or "[]")) - {""}
+            self._documents.remember()
+        elif command is not None and (command.targets or "storage-" in name):
+            self._documents.settled("eval", "1")
+        elif name in ABOUT_TABS and self._tabs is not None:
+            self._wait_for_tabs(self._tabs())
         answer = self._ask(args)
         if self._after_call is not None:
             self._after_call()
@@ -289,27 +303,15 @@ class PeaksCli:
             raise cli_client.failure(answer, name)
         return answer
 
-    def _check_refs(self, args: Args, command: Command) -> None:
-        """Refuse refs of a page that is gone: in the one that came, they name something else.
+    def _wait_for_tabs(self, number: int) -> None:
+        def known() -> bool:
+            answer = self._look("tab-list")
+            return answer.is_error or _tabs_in(answer) == number
 
-        :raises StaleRefError: one is.
-        """
-        words = args["_"][1:]
-        for place in command.targets:
-            if place < len(words) and cli_line.REF.fullmatch(words[place]):
-                answer = self._ask({"_": ["eval", _READ_MARK, words[place]], "raw": True})
-                seen = answer.text.strip('"')
-                if answer.is_error and "modal state" in answer.text:
-                    continue  # the command itself will say so
-                if answer.is_error or seen not in self._documents:
-                    raise StaleRefError(
-                        f"{command.name}: ref {words[place]} is of a page that is gone, or of no snapshot at all",
-                        hint="take a new snapshot and use its refs",
-                    )
+        processes.wait_until(known, CATCH_UP_TIMEOUT)
 
-    def _quiet(self, *words: str) -> str:
-        answer = self._ask({"_": list(words), "raw": True})
-        return "" if answer.is_error else answer.text
+    def _look(self, *words: str) -> Answer:
+        return self._ask({"_": list(words), "raw": True})
 
     def _ask(self, args: Args) -> Answer:
         return cli_client.ask(

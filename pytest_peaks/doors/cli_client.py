@@ -53,6 +53,7 @@ def ask(
     raw: bool = False,
     as_json: bool = False,
     meanwhile: Callable[[], None] | None = None,
+    timeout: float = ANSWER_TIMEOUT,
 ) -> Answer:
     """Have the daemon at socket `path` run a command.
 
@@ -64,7 +65,7 @@ def ask(
     """
     command = {key: value for key, value in args.items() if key not in GLOBAL_OPTIONS}
     params = {"args": command, "cwd": cwd, "raw": raw, "json": as_json}
-    message = _exchange(path, "run", params, ANSWER_TIMEOUT, meanwhile)
+    message = _exchange(path, "run", params, timeout, meanwhile)
     if "error" in message:
         return Answer(str(message["error"]), is_error=True, refused=True)
     result = message.get("result") or {}
@@ -87,6 +88,8 @@ def is_open(path: str) -> bool:
     try:
         with contextlib.closing(_connect(path)):
             return True
+    except (BlockingIOError, TimeoutError):
+        return True  # it listens, and is behind with its work
     except OSError:
         return False
 
@@ -157,7 +160,8 @@ def failure(answer: Answer, command: str) -> PeaksError:
     if text.lstrip().startswith("{"):
         with contextlib.suppress(ValueError, AttributeError):
             text = str(json.loads(text).get("error") or text)
-    text = re.sub(r"\A(### Error\s*)?(Error: |error: )?", "", text.strip())
+    text = re.sub(r"\x1b\[[0-9;]*m", "", text)  # colours
+    text = re.sub(r"\A(### Error\s*)?(Error: |error: )*", "", text.strip())
     if re.search(r"\bRef \S+ not found", text):
         return StaleRefError(text, hint="refs hold until the page changes: take a new snapshot")
     if "does not handle the modal state" in text:

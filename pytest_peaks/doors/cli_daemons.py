@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -22,24 +23,32 @@ class CliDaemons:
         self._dirs = dirs
         self._daemons: dict[str, CliDaemon] = {}
         self._numbers = itertools.count(1)
+        self._swept: set[str] = set()
 
     def door(
-        self, live: LiveSession, *, after_call: Callable[[], None], meanwhile: Callable[[], None]
+        self,
+        live: LiveSession,
+        *,
+        after_call: Callable[[], None],
+        meanwhile: Callable[[], None],
+        tabs: Callable[[], int],
     ) -> PeaksCli:
-        """The CLI of a session, for one test.
+        """The CLI of a session, for one test; see `PeaksCli` for the parameters.
 
         :raises StartFailedError: its daemon did not start.
         """
         from pytest_peaks.doors.cli import PeaksCli
 
         daemon = self._daemons.get(live.session_id)
-        if daemon is not None and not (daemon.is_alive() and daemon.sees_one_tab()):
+        if daemon is not None and not (daemon.is_alive() and daemon.knows_tabs(tabs())):
             self._give_up(live)
             daemon = None
         if daemon is None:
             daemon = self._daemons[live.session_id] = self._start(live)
         scratch = Path(live.record.temp_dir)
-        return PeaksCli(daemon.socket, self._dirs, scratch, after_call=after_call, meanwhile=meanwhile)
+        return PeaksCli(
+            daemon.socket, self._dirs, scratch, after_call=after_call, meanwhile=meanwhile, tabs=tabs
+        )
 
     def after(self, live: LiveSession, used: PeaksCli) -> None:
         """Note what a test did. A daemon in which something of it may be left is ended."""
@@ -59,6 +68,10 @@ class CliDaemons:
 
         assert live.endpoint is not None, "a session with this door has a debugging port"
         temp = Path(live.record.temp_dir)
+        if live.session_id not in self._swept:  # a kept browser has those of the last run
+            self._swept.add(live.session_id)
+            for left in temp.glob("cli[0-9]*"):
+                shutil.rmtree(left, ignore_errors=True)
         part = f"cli{next(self._numbers)}"
         daemon = cli.start(live.endpoint, temp / part, child_environment(live.session_id, temp), settle=0)
         live.adopt(part, daemon.spawned)

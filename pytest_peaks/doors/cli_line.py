@@ -24,7 +24,15 @@ REF = re.compile(r"(f[0-9]+)?e[0-9]+")
 # What the original takes for the end of an option's name, or finds in every object of JavaScript.
 _LINE_END = re.compile("[\n\r\u2028\u2029]")
 _NO_OPTIONS = frozenset(
-    {"_", "constructor", "hasOwnProperty", "isPrototypeOf", "propertyIsEnumerable", "toLocaleString", "toString"}
+    {
+        "_",
+        "constructor",
+        "hasOwnProperty",
+        "isPrototypeOf",
+        "propertyIsEnumerable",
+        "toLocaleString",
+        "toString",
+    }
     | {"valueOf", "__proto__"}
     | {f"__{verb}{what}__" for verb in ("define", "lookup") for what in ("Getter", "Setter")}
 )

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pytest_peaks.errors import BrowserLostError, DriverFailedError
-from pytest_peaks.session import browsers, machine, processes
+from pytest_peaks.session import browsers, machine, processes, spawning
 from pytest_peaks.session.identity import ProcessIdentity
 from pytest_peaks.session.live import LiveSession, child_environment
 from pytest_peaks.session.paths import node_cache_dir
@@ -258,7 +258,8 @@ def _driver_children() -> list[ProcessIdentity]:
 def _driver_environment(folder: Path) -> Iterator[None]:
     """Have the driver put its temp files in `folder`: what a killed one leaves then goes with it.
 
-    Where ``PWDEBUG`` asks for an inspector that cannot be shown, the driver gets the console variant.
+    Where ``PWDEBUG`` asks for an inspector that cannot be shown, the driver gets the console variant. Saved
+    logins and their key are not for it.
     """
     changed = dict.fromkeys(("TMPDIR", "TEMP", "TMP"), str(folder))
     cache = node_cache_dir()
@@ -269,7 +270,8 @@ def _driver_environment(folder: Path) -> Iterator[None]:
     before = {name: os.environ.get(name) for name in changed}
     os.environ.update(changed)
     try:
-        yield
+        with spawning.secrets_aside():
+            yield
     finally:
         for name, value in before.items():
             if value is None:

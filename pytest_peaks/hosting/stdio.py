@@ -18,7 +18,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from pytest_peaks.auth.state import read_state
+from pytest_peaks.auth.model import State
+from pytest_peaks.auth.replay import replay, seed
+from pytest_peaks.auth.store import Store
 from pytest_peaks.doors import mcp
 from pytest_peaks.doors.playwright import PlaywrightDoor, bounded
 from pytest_peaks.errors import (
@@ -26,6 +28,7 @@ from pytest_peaks.errors import (
     InvalidOptionError,
     InvalidStateError,
     NoSessionError,
+    ReplayFailedError,
     StartFailedError,
 )
 from pytest_peaks.hosting import sessions
@@ -56,7 +59,7 @@ def serve_own(dirs: ProjectDirs, spec: BrowserSpec, options: McpOptions, auth: s
     :raises PeaksError: the browser or the server did not start.
     """
     # With a guardian, as a pytest run has: it clears away what is left if we are killed.
-    state = read_state(dirs, auth) if auth is not None else None
+    state = Store(dirs).load(auth) if auth is not None else None
     run = Run(uuid.uuid4().hex[:12], 0, "mcp", ProcessIdentity.of_self())
     manager = SessionManager(dirs, run, PortRange(0, 0, strict=False))
     _end_on_signals()
@@ -84,20 +87,23 @@ def serve_own(dirs: ProjectDirs, spec: BrowserSpec, options: McpOptions, auth: s
             guardian.call_off(run.uid)
 
 
-def _log_in(session: LiveSession, state: dict[str, Any], temp_dir: Path) -> None:
+def _log_in(session: LiveSession, state: State, temp_dir: Path) -> None:
     """Put a saved login into the default context of a browser that is still blank."""
     from playwright.sync_api import Error
 
     door = PlaywrightDoor(lambda: temp_dir, lambda: None)
     try:
         browser: Any = door.attach(session)
+        context = browser.contexts[0]
         with bounded(LOGIN_TIMEOUT, session.kill, door.kill_driver):
-            browser.contexts[0].set_storage_state(state)
+            replay(context, state)
+            seed(context.pages[0] if context.pages else context.new_page(), state)
         browser.close()
-    except Error:
+    except (Error, ReplayFailedError) as error:
         # Playwright's message may quote the state.
+        said = f": {error.message}" if isinstance(error, ReplayFailedError) else ""
         raise InvalidStateError(
-            "the browser refuses the saved login", hint="save it anew with context.storage_state()"
+            f"the browser refuses the saved login{said}", hint="save it anew: `peaks auth save NAME`"
         ) from None
     finally:
         door.stop()

@@ -18,7 +18,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from pytest_peaks.doors import mcp
-from pytest_peaks.errors import PeaksError, PortExhaustedError, StartFailedError
+from pytest_peaks.errors import PeaksError, PortExhaustedError, StartFailedError, all_kinds
 from pytest_peaks.hosting.idle import IdleClock
 from pytest_peaks.hosting.order import Order
 from pytest_peaks.session import guardian, processes, spawning
@@ -61,7 +61,7 @@ def start(order: Order) -> Record:
     supervisor: ProcessIdentity | None = None
     try:
         command = spawning.python_command("pytest_peaks.hosting.supervisor", content)
-        supervisor = spawning.spawn_detached(command, os.environ, log)
+        supervisor = spawning.spawn_detached(command, spawning.without_secrets(), log)
         answered = processes.wait_until(lambda: answer.exists() or not supervisor.is_alive(), ANSWER_TIMEOUT)
         if not answer.exists():
             text = log.read_text(errors="replace") if log.exists() else ""
@@ -107,12 +107,8 @@ def _read_answer(order: Order, answer: Path) -> Record:
 
 def _error(data: Mapping[str, str]) -> PeaksError:
     """A failure as another process met it."""
-    kinds = {kind.code: kind for kind in _all_kinds(PeaksError)}
+    kinds = {kind.code: kind for kind in all_kinds()}
     return kinds.get(data["error"], StartFailedError)(data["message"], hint=data["hint"])
-
-
-def _all_kinds(kind: type[PeaksError]) -> list[type[PeaksError]]:
-    return [kind, *(found for below in kind.__subclasses__() for found in _all_kinds(below))]
 
 
 class Supervisor:

@@ -7,7 +7,9 @@ import os
 from pathlib import Path
 from typing import Any
 
-from pytest_peaks.auth import state
+from pytest_peaks.auth.model import State
+from pytest_peaks.auth.state import Place
+from pytest_peaks.auth.store import Store
 from pytest_peaks.doors.cli_line import Args
 from pytest_peaks.errors import CliUsageError, InvalidOptionError
 from pytest_peaks.named import logins, sessions
@@ -21,10 +23,7 @@ def open_(call: Call) -> int:
     """``open [url]``: a browser of its own, blank, or logged in before its first navigation."""
     name = call.name()
     auth, executable, profile = call.text("auth"), call.text("executable"), call.text("profile")
-    login = None
-    if auth is not None:
-        state.read_state(call.dirs, auth)  # before anything is started
-        login = state.state_path(call.dirs, auth)
+    login = _login(call, auth)
     device = call.text("device")
     executable = executable or os.environ.get("PLAYWRIGHT_MCP_EXECUTABLE_PATH")
     wish = Wish(
@@ -63,11 +62,19 @@ def attach(call: Call) -> int:
     return _first(call, session, {"_": ["snapshot"], "filename": "<auto>"}, None)
 
 
-def _first(call: Call, session: Named, first: Args, login: Path | None) -> int:
+def _login(call: Call, auth: str | None) -> tuple[Place, State] | None:
+    """A saved login, read before anything is started."""
+    if auth is None:
+        return None
+    place = Place(Store(call.dirs).path(auth), auth)
+    return place, place.read(call.dirs)
+
+
+def _first(call: Call, session: Named, first: Args, login: tuple[Place, State] | None) -> int:
     """Log in, and run the first command of a new session. If that can't be done at all, the session ends."""
     try:
         if login is not None:
-            logins.load(session, login)
+            logins.load(session, *login, blank=True)
         call.args.pop("raw", None)  # of a new session playwright-cli always says that it is there
         answer = call.ask(session, first)
     except BaseException:

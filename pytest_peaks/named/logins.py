@@ -1,18 +1,19 @@
 """``peaks cli``: saving and loading a login, through our own store.
 
-What playwright-cli writes has mode 0644 and goes through links; so it writes into the session's private
-folder, and what it wrote is checked and put where it was wanted, whole or not at all, with mode 0600.
+playwright-cli's own command keeps cookies and localStorage alone, in a file of mode 0644, through links.
 """
 
 from __future__ import annotations
 
 import datetime
-import os
 from pathlib import Path
 
-from pytest_peaks.auth import state
+from pytest_peaks.auth import through_cli
+from pytest_peaks.auth.model import State
+from pytest_peaks.auth.state import Place
+from pytest_peaks.auth.through_cli import Ask
 from pytest_peaks.doors import cli_client
-from pytest_peaks.errors import CliUsageError
+from pytest_peaks.errors import CliUsageError, PeaksError
 from pytest_peaks.named.call import Call
 from pytest_peaks.named.sessions import Named
 
@@ -22,41 +23,51 @@ def save(call: Call) -> int:
     session = call.session()
     wanted = call.word(1)
     if wanted is not None:
-        path = state.place(call.dirs, wanted)
+        place = Place.of(call.dirs, wanted)
     else:
         now = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H-%M-%S-%f")[:-3]
-        path = session.artifacts / f"storage-state-{now}Z.json"
-    part = Path(session.record.temp_dir) / f"state-{os.getpid()}.json"
-    try:
-        answer = cli_client.ask(session.socket, {"_": ["state-save", str(part)]}, cwd=session.record.temp_dir)
-        if answer.is_error:
-            raise cli_client.failure(answer, "state-save")
-        state.write_state_file(path, state.read_state_file(part))
-    finally:
-        part.unlink(missing_ok=True)
-    link = f"- [Storage state]({path})"
-    call.say(link if call.args.get("raw") else f"### Result\n{link}", result=link, file=str(path))
+        place = Place(session.artifacts / f"storage-state-{now}Z.json")
+    captured = through_cli.capture(asking(session), name=place.name or session.name)
+    place.write(call.dirs, captured.state)
+    link = f"- [Storage state]({place.path})"
+    lines = [link, *(f"- not saved, since no state can carry it: {lost}" for lost in captured.lost)]
+    text = link if call.args.get("raw") else "\n".join(["### Result", *lines])
+    call.say(text, result=link, file=str(place.path), lost=list(captured.lost))
     return 0
 
 
 def replay(call: Call) -> int:
-    """``state-load <name|file>``: replace cookies and localStorage; the page sees it when it is loaded again."""
+    """``state-load <name|file>``: replace cookies and storage; the page sees it when it is loaded again."""
     session = call.session()
     wanted = call.word(1)
     if wanted is None:
         raise CliUsageError("state-load needs a name or a file", hint="peaks cli -s=NAME state-load admin")
-    load(session, state.place(call.dirs, wanted))
+    place = Place.of(call.dirs, wanted)
+    state = place.read(call.dirs)
+    load(session, place, state, blank=through_cli.is_blank(asking(session)))
     call.say("", session=session.name, loaded=True)
     return 0
 
 
-def load(session: Named, path: Path) -> None:
-    """Have a session take what is in a state file.
+def load(session: Named, place: Place, state: State, *, blank: bool) -> None:
+    """Have a session take a login.
 
-    :raises StateNotFoundError: there is no such file.
-    :raises InvalidStateError: it is no storageState, or the browser refuses it.
+    :param blank: its tab is blank and stays so: sessionStorage is replayed as well.
+    :raises InvalidStateError: the browser refuses it.
     """
-    with state.handed_over(path, Path(session.record.temp_dir)) as part:
-        answer = cli_client.ask(session.socket, {"_": ["state-load", str(part)]}, cwd=session.record.temp_dir)
+    try:
+        through_cli.replay(asking(session), state, Path(session.record.temp_dir), blank=blank)
+    except PeaksError as error:
+        raise place.refused(error) from None
+
+
+def asking(session: Named) -> Ask:
+    """What runs command lines in a session, and gives the bare value."""
+
+    def ask(words: list[str]) -> str:
+        answer = cli_client.ask(session.socket, {"_": words}, cwd=session.record.temp_dir, raw=True)
         if answer.is_error:
-            raise state.refused(path, cli_client.failure(answer, "state-load"))
+            raise cli_client.failure(answer, words[0])
+        return answer.text
+
+    return ask

@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import os
 import stat
+import subprocess
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -22,7 +23,16 @@ if TYPE_CHECKING:
 
 REAP = "`peaks reap` removes it, and so does the next run here"
 # Variables that are no options of a run.
-_OTHER_VARIABLES = ("PEAKS_RUNTIME_DIR", "PEAKS_DEBUG", "PEAKS_CLI_MAX_SESSIONS")
+_OTHER_VARIABLES = (
+    "PEAKS_RUNTIME_DIR",
+    "PEAKS_DEBUG",
+    "PEAKS_CLI_MAX_SESSIONS",
+    "PEAKS_STATE_KEY",
+    "PEAKS_STATE_KEY_FD",
+    "PEAKS_STATE_KEY_KEYRING",
+)
+# Git answers at once; this is for a repository on a network that hangs.
+GIT_TIMEOUT = 10.0
 
 
 class _EnvironmentOnly:
@@ -140,6 +150,53 @@ def records(subject: Subject) -> Iterator[Check]:
     for problem in problems:
         mend = "look at it; it is left in place" if problem.left_in_place else "`peaks reap` sets it aside"
         yield Check("records", "warning", f"{problem.path} cannot be used: {problem.reason}", mend)
+
+
+def saved_logins(subject: Subject) -> Iterator[Check]:
+    """The saved logins: whether each can be read, and that none is in the repository."""
+    from pytest_peaks.auth.store import Store
+
+    store = Store(subject.dirs)
+    entries = store.entries()
+    tracked = _tracked_by_git(subject.dirs.root, store.folder)
+    if tracked:
+        yield Check(
+            "saved-logins",
+            "problem",
+            f"git tracks {', '.join(tracked)}: whoever has the repository has these logins",
+            f"git rm --cached {' '.join(tracked)}, and end those sessions: they stay in the history",
+        )
+    for entry in entries:
+        if entry.problem:
+            name = f"{entry.name}@{entry.account}" if entry.account else entry.name
+            yield Check(
+                "saved-logins", "warning", f"{name}: {entry.problem}", f"`peaks auth save {entry.name}`"
+            )
+        elif os.name == "posix" and stat.S_IMODE(entry.path.lstat().st_mode) & 0o077:
+            yield Check(
+                "saved-logins", "warning", f"{entry.path} can be read by others", f"chmod 600 {entry.path}"
+            )
+    if not tracked and not any(entry.problem for entry in entries):
+        yield Check("saved-logins", "ok", counted(len(entries), "saved login"))
+
+
+def _tracked_by_git(root: Path, folder: Path) -> list[str]:
+    """Files in `folder` that git tracks; empty as well where there is no git, or no repository."""
+    if root not in folder.parents:
+        return []
+    try:
+        listed = subprocess.run(
+            ["git", "ls-files", "-z", "--", str(folder)],
+            cwd=root,
+            capture_output=True,
+            check=False,
+            timeout=GIT_TIMEOUT,
+        )
+    except (OSError, subprocess.SubprocessError):
+        return []
+    return (
+        [os.fsdecode(name) for name in listed.stdout.split(b"\0") if name] if listed.returncode == 0 else []
+    )
 
 
 def leftovers(_: Subject) -> Iterator[Check]:

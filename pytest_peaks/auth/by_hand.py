@@ -1,0 +1,200 @@
+"""Saving and trying a login outside of pytest: in a window, from a hosted session, against a URL."""
+
+from __future__ import annotations
+
+import contextlib
+import fnmatch
+import time
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from pytest_peaks.auth.capture import BLANK, BLANK_PAGE, Captured, Watch, capture
+from pytest_peaks.auth.model import State
+from pytest_peaks.auth.replay import refused, seed
+from pytest_peaks.errors import LoginFailedError, PeaksError, StartFailedError
+from pytest_peaks.session.manager import SessionManager
+from pytest_peaks.session.paths import ProjectDirs
+from pytest_peaks.session.ports import WORKER_PORTS
+from pytest_peaks.session.spec import BrowserSpec
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, BrowserContext, Page
+
+# How long a page may take to come to what --until names.
+UNTIL_TIMEOUT = 600.0
+GOTO_TIMEOUT = 30_000.0
+SETTLE_TIMEOUT = 5_000.0
+PUMP = 100.0
+
+
+@contextlib.contextmanager
+def _browser(dirs: ProjectDirs, *, headed: bool) -> Iterator[Browser]:
+    """A browser of peaks' own, gone afterwards."""
+    from pytest_peaks.doors.playwright import PlaywrightDoor
+
+    manager = SessionManager(dirs, None, WORKER_PORTS)
+    door = PlaywrightDoor(lambda: manager.temp_dir, lambda: None)
+    try:
+        attached: Any = door.attach(manager.acquire(BrowserSpec(headed=headed)))
+        yield attached
+    except PeaksError as error:
+        raise type(error)(error.message, hint=error.hint.replace("--peaks-headed", "--url")) from None
+    finally:
+        manager.close()
+        door.stop()
+        manager.close()
+
+
+def in_a_window(
+    dirs: ProjectDirs, name: str, url: str, *, until: str | None, headless: bool, wait: Callable[[], bool]
+) -> Captured:
+    """Open `url` and save what the browser holds when the user has logged in.
+
+    :param until: save as soon as the URL matches this; else when `wait` returns.
+    :raises LoginFailedError: the page does not open, is closed, or never comes to `until`.
+    """
+    from playwright.sync_api import Error
+
+    with _browser(dirs, headed=not headless) as browser:
+        context = browser.new_context(no_viewport=True) if not headless else browser.new_context()
+        watch = Watch(context)
+        page = context.new_page()
+        try:
+            page.goto(url, timeout=GOTO_TIMEOUT)
+            if until is None:
+                if not _until_enter(page, wait):
+                    raise LoginFailedError(
+                        f"auth {name!r}: standard input ended before Enter was pressed",
+                        hint="run it in a terminal, or say with --until when the login is done",
+                    )
+            else:
+                deadline = time.monotonic() + UNTIL_TIMEOUT
+                while not fnmatch.fnmatch(page.url, until.replace("**", "*")):
+                    if time.monotonic() > deadline:
+                        raise LoginFailedError(
+                            f"auth {name!r}: the page never came to {until}", hint="look at how it is spelt"
+                        )
+                    page.wait_for_timeout(PUMP)
+            last = next((tab for tab in reversed(context.pages) if tab.url.startswith("http")), page)
+            return watch.captured(last, name=name)
+        except Error as error:
+            text = str(error).splitlines()[0]
+            closed = "has been closed" in text
+            raise LoginFailedError(
+                f"auth {name!r}: {text}",
+                hint="keep the window open until the login is saved" if closed else "is the application up?",
+            ) from None
+
+
+def _until_enter(page: Page, wait: Callable[[], bool]) -> bool:
+    """What `wait` gives, called in a thread of its own: the browser's events are let through meanwhile."""
+    import threading
+
+    answers: list[bool] = []
+    waiting = threading.Thread(target=lambda: answers.append(wait()), daemon=True)
+    waiting.start()
+    while waiting.is_alive():
+        page.wait_for_timeout(PUMP)
+    return answers == [True]
+
+
+def from_hosted(dirs: ProjectDirs, name: str, terminal: str) -> Captured:
+    """Save the login of a terminal's hosted session; its tabs stay as they are.
+
+    :raises NoSessionError: there is no such session.
+    :raises StartFailedError: its browser does not answer.
+    """
+    from playwright.sync_api import Error, sync_playwright
+
+    from pytest_peaks.hosting import sessions, terminals
+    from pytest_peaks.session.spawning import secrets_aside
+
+    found, _ = sessions.look(dirs)
+    hosted = sessions.choose(found, terminals.current(terminal), None)
+    endpoint = hosted.record.endpoints.get("cdp", "")
+    with secrets_aside():
+        starting = sync_playwright()
+        playwright = starting.start()
+    try:
+        try:
+            browser = playwright.chromium.connect_over_cdp(endpoint)
+            context = browser.contexts[0]
+            with _visited(context, _origins(context)) as page:
+                captured = capture(context, page, name=name)
+            browser.close()  # a guest leaves; the browser stays
+        except (Error, IndexError) as error:
+            raise StartFailedError(
+                f"the browser of session {hosted.name} does not answer: {str(error).splitlines()[0]}",
+                hint="`peaks playwright ls` shows its state",
+            ) from None
+    finally:
+        playwright.stop()
+    return captured
+
+
+def _origins(context: BrowserContext) -> list[str]:
+    found: dict[str, None] = {}
+    for page in context.pages:
+        for frame in page.frames:
+            url = urlsplit(frame.url)
+            if url.scheme in ("http", "https"):
+                found[f"{url.scheme}://{url.netloc}"] = None
+    return list(found)
+
+
+@contextlib.contextmanager
+def _visited(context: BrowserContext, origins: list[str]) -> Iterator[Page]:
+    """Have this client visit origins: Playwright saves only those that it has seen load.
+
+    In a tab of its own, without a request leaving the browser; gives the tab that the user is on.
+    """
+    front = context.pages[-1] if context.pages else None
+    tab = context.new_page()
+    tab.route(f"**{BLANK}", lambda route: route.fulfill(content_type="text/html", body=BLANK_PAGE))
+    try:
+        for origin in origins:
+            tab.goto(origin + BLANK, wait_until="commit")
+        yield front or tab
+    finally:
+        tab.close()
+
+
+def refusal(dirs: ProjectDirs, name: str, state: State, url: str) -> str | None:
+    """Try a login at `url`: why it does not take it, or None if it does.
+
+    Taken means: no error status, and the browser is not sent to another page.
+    """
+    from playwright.sync_api import Error
+
+    with _browser(dirs, headed=False) as browser:
+        try:
+            plain: Any = state.plain
+            page = browser.new_context(storage_state=plain).new_page()
+        except Error as error:
+            raise refused(error) from None
+        seed(page, state)
+        try:
+            answer = page.goto(url, timeout=GOTO_TIMEOUT)
+        except Error as error:
+            raise LoginFailedError(
+                f"auth {name!r} could not be tried: {str(error).splitlines()[0]}",
+                hint="is the application up?",
+            ) from None
+        # A page may look at its login only when it runs, and leave then.
+        with contextlib.suppress(Error):
+            page.wait_for_load_state("networkidle", timeout=SETTLE_TIMEOUT)
+        if answer is not None and answer.status >= 400:
+            return f"auth {name!r} is not taken: {_shown(url)} answers {answer.status}"
+        if _shown(page.url) != _shown(url):
+            return f"auth {name!r} is not taken: {_shown(url)} leads to {_shown(page.url)}"
+    return None
+
+
+def _shown(url: str) -> str:
+    """A URL without what may be a token."""
+    parts = urlsplit(url)
+    return f"{parts.scheme}://{parts.netloc}{parts.path or '/'}"
+
+
+__all__ = ("from_hosted", "in_a_window", "refusal")
