@@ -102,9 +102,18 @@ class Surroundings:
         for folder in ("playwright-sessions", "playwright-userdata", "logs"):
             if (runtime / folder).exists():
                 left += [f"{folder}/{path.name}" for path in (runtime / folder).iterdir()]
+        # What was being written, whole or not at all.
+        left += [
+            f"part {folder}/{name}"
+            for folder, _, names in os.walk(project / ".peaks")  # which bears that a profile is being removed
+            for name in names
+            if name.startswith(".tmp-")
+        ]
         for kind in ("ports", "profiles", "guardians", "sessions", "uses", "starts"):
             if (self.runtime / kind).exists():
                 left += [f"reservation {kind}/{path.name}" for path in (self.runtime / kind).iterdir()]
+        for kind in ("logins", "accounts"):  # locks stay
+            left += [f"note {kind}/{path.name}" for path in (self.runtime / kind).glob("*.json")]
         return left
 
     def assert_clean(self, project: Path, within: float = PROMISED) -> None:
