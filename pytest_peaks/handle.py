@@ -5,16 +5,16 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from urllib.parse import urljoin
 
 from pytest_peaks.doors.playwright import CLOSE_TIMEOUT, bounded, essence
 from pytest_peaks.errors import BrowserLostError, DoorNotDeclaredError, InvalidOptionError
 from pytest_peaks.session.live import LiveSession
 from pytest_peaks.session.spec import Door, Isolation, SessionSpec
+from pytest_peaks.session_login import SessionLogin
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, BrowserContext, Page
@@ -57,9 +57,7 @@ class PeaksSession:
         self._spec = spec
         self._live = live
         self._base_url = base_url
-        self._login = login
-        self._state = login.state if login is not None else state
-        self._seeds = True  # False if a profile keeps the login that it has
+        self._begins_with = SessionLogin(owner, live, spec, login, state)
         self._owns_process = owns_process
         self._browser: Browser | None = None
         self._context: BrowserContext | None = None
@@ -139,7 +137,7 @@ class PeaksSession:
         if self._page is None:
             with bounded(OPEN_TIMEOUT, self._live.kill, self._owner.door.kill_driver):
                 page = context.new_page()
-                self._seed(page)
+                self._begins_with.seed(page)
                 self._page = page
         if self._spec.url is not None and not self._visited:
             self._visited = True
@@ -275,75 +273,26 @@ class PeaksSession:
             if self._spec.doors:
                 # One tab, so that every door means the same one.
                 self._page = self._context.pages[0] if self._keeps_data else self._wipe()
-            if self._state is not None and self._has_default_context:
-                self._replay(self._context, self._state)
+            if self._has_default_context:
+                self._begins_with.put_into(self._context, self._page)
 
     @property
     def _has_default_context(self) -> bool:
         """Whether the session works in a context that was there before it."""
         return bool(self._spec.browser.persistent or self._spec.browser.by_driver or self._spec.doors)
 
-    def _replay(self, context: BrowserContext, state: State) -> None:
-        """Put the login into a default context. One that is half set is not used: its browser ends.
-
-        A profile with a login of its own that is still good keeps that.
-        """
-        from pytest_peaks.auth.profile import log_profile_in
-        from pytest_peaks.auth.replay import replay
-
-        try:
-            with self._replaying():
-                if self._spec.browser.persistent and self._login is not None:
-                    name, logins = self._login.name, self._owner.logins
-                    put = log_profile_in(
-                        context, self._login, self.user_data_dir, lambda: logins.says_yes(name, context)
-                    )
-                else:
-                    replay(context, state)
-                    put = True
-                self._seeds = put
-                if self._page is not None:
-                    self._seed(self._page)
-        except BaseException:
-            self._live.kill()
-            raise
-
-    @contextlib.contextmanager
-    def _replaying(self) -> Iterator[None]:
-        """Bound a replay: when it takes too long its browser ends, and the failure says so."""
-        from playwright.sync_api import Error
-
-        from pytest_peaks.auth import replay
-
-        start = time.monotonic()
-        try:
-            with bounded(replay.REPLAY_TIMEOUT, self._live.kill, self._owner.door.kill_driver):
-                yield
-        except (Error, BrowserLostError):
-            if time.monotonic() - start < replay.REPLAY_TIMEOUT:
-                raise
-            raise replay.too_slow() from None
-
-    def _seed(self, page: Page) -> None:
-        if self._state is not None and self._seeds and self._state.session_storage:
-            from pytest_peaks.auth.replay import seed
-
-            seed(page, self._state)
-
     def write_back(self) -> None:
         """Save the login again, for servers that rotate tokens; for a test that passed.
 
         Nothing happens without ``write_back`` in the login's settings, or if the test has logged out.
         """
-        if self._login is None or not self._login.settings.write_back or self._page is None:
-            return
-        with bounded(OPEN_TIMEOUT, self._live.kill, self._owner.door.kill_driver):
-            self._owner.logins.write_back(self._login, self.context, self._page)
+        if self._page is not None:
+            self._begins_with.write_back(self.context, self._page)
 
     @property
     def account(self) -> object:
         """What the hook ``pytest_peaks_accounts`` has for this slot; None without login or hook."""
-        return self._login.account if self._login is not None else None
+        return self._begins_with.account
 
     @property
     def _keeps_data(self) -> bool:
@@ -362,20 +311,7 @@ class PeaksSession:
         options = dict(self._spec.context_options)
         if self._base_url is not None:
             options.setdefault("base_url", self._base_url)
-        if self._state is None:
-            return self._browser.new_context(**options)
-        from playwright.sync_api import Error
-
-        from pytest_peaks.auth.replay import refused
-
-        plain: Any = self._state.plain  # a TypedDict to Playwright
-        try:
-            with self._replaying():
-                return self._browser.new_context(**options, storage_state=plain)
-        except Error as error:
-            if "storage" not in str(error).lower() or "has been closed" in str(error):
-                raise
-            raise refused(error) from None
+        return self._begins_with.new_context(self._browser, options)
 
     def _wipe(self) -> Page:
         from pytest_peaks.doors.wipe import wipe

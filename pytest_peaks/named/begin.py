@@ -14,9 +14,10 @@ from pytest_peaks.doors.cli_line import Args
 from pytest_peaks.errors import CliUsageError, InvalidOptionError
 from pytest_peaks.named import logins, sessions
 from pytest_peaks.named.call import Call, print_json, print_text
-from pytest_peaks.named.opening import Wish, open_session
+from pytest_peaks.named.opening import open_session
 from pytest_peaks.named.sessions import Named
 from pytest_peaks.named.settings import read_settings
+from pytest_peaks.named.wish import Wish
 
 
 def open_(call: Call) -> int:

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import time
 import urllib.parse
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from pytest_peaks.doors import bundled, cli_client, cli_line
 from pytest_peaks.errors import (
-    InvalidOptionError,
     PeaksError,
     SessionExistsError,
     SharedBrowserError,
@@ -24,7 +22,8 @@ from pytest_peaks.named import sessions
 from pytest_peaks.named.names import check_session_name
 from pytest_peaks.named.sessions import Facts, Named
 from pytest_peaks.named.settings import CliSettings
-from pytest_peaks.session import browsers, guardian, machine, processes, profiles, spawning
+from pytest_peaks.named.wish import Wish, browser_of, check_configs, chosen_by_config, profile_for
+from pytest_peaks.session import guardian, machine, processes, profiles, spawning
 from pytest_peaks.session.browsers import Found
 from pytest_peaks.session.identity import ProcessIdentity
 from pytest_peaks.session.live import child_environment
@@ -32,7 +31,6 @@ from pytest_peaks.session.paths import ProjectDirs, hand_temp_dir_to, session_te
 from pytest_peaks.session.record import Record, now_iso
 from pytest_peaks.session.registry import Registry
 from pytest_peaks.session.reservations import Reservations, allocating
-from pytest_peaks.session.spec import BrowserName, BrowserSpec
 from pytest_peaks.session.startup import log_tail
 
 # Listening after 0.4 s on an idle machine, browser included.
@@ -43,35 +41,9 @@ IDLE_TIMEOUT = 60 * 60 * 1000
 KEEP_ARTIFACTS = 7 * 24 * 3600.0
 # Settings in the environment that would make two sessions share something.
 _SHARING = ("CDP_ENDPOINT", "USER_DATA_DIR", "ISOLATED", "EXTENSION", "PORT", "CONFIG", "HEADLESS")
-# The same in a configuration file, where they are about the browser.
-_SHARING_IN_CONFIG = ("userDataDir", "cdpEndpoint", "remoteEndpoint")
 # A daemon outlives the shell that set these: the first writes what is typed into its log, and the second has
 # it wait for somebody at an inspector.
 _DEBUGGING = ("DEBUG", "PWDEBUG")
-
-
-@dataclass(frozen=True, slots=True)
-class Wish:
-    """What a session is to be.
-
-    :ivar browser: None for what the configuration says, else Chromium, a headless shell where there is one.
-    :ivar persistent: keep its profile, in the project's folder.
-    :ivar profile: a user's own profile; kept.
-    :ivar attach: ``cdp=URL`` or such, for a session on a browser that is there already.
-    :ivar config: a configuration file of playwright-cli.
-    :ivar flags: further options of the daemon, as they are.
-    :ivar idle_timeout: milliseconds without a command after which it ends, 0 for never; None for the default.
-    """
-
-    browser: str | None = None
-    executable: Path | None = None
-    headed: bool = False
-    persistent: bool = False
-    profile: Path | None = None
-    attach: str = ""
-    config: Path | None = None
-    flags: tuple[str, ...] = ()
-    idle_timeout: str | None = None
 
 
 def open_session(dirs: ProjectDirs, settings: CliSettings, name: str, wish: Wish) -> Named:
@@ -86,10 +58,10 @@ def open_session(dirs: ProjectDirs, settings: CliSettings, name: str, wish: Wish
     :raises PeaksError: it could not be started; nothing of it is left.
     """
     check_session_name(name, settings.names)
-    _check_configs(wish)
-    found = None if wish.attach or _chosen_by_config(wish) else _browser(wish)
+    check_configs(wish)
+    found = None if wish.attach or chosen_by_config(wish) else browser_of(wish)
     dirs.create()
-    profile = _profile(dirs, name, wish)
+    profile = profile_for(dirs, name, wish)
     sessions.quarantine(sessions.look(dirs))
     record = _record(name, wish, profile)
     try:
@@ -108,65 +80,6 @@ def _give_up(dirs: ProjectDirs, record: Record) -> None:
     if current is None or current.temp_dir != record.temp_dir:
         current = record  # closed meanwhile, and its name may be another session's by now
     guardian.clear(dirs, current)
-
-
-def _check_configs(wish: Wish) -> None:
-    """Refuse a configuration with which every session would work on one browser or one profile."""
-    if wish.attach:
-        return
-    home = os.environ.get("PWTEST_CLI_GLOBAL_CONFIG")
-    of_user = (Path(home) if home else Path.home()) / ".playwright" / "cli.config.json"
-    for file in (wish.config, of_user):
-        if file is None or not file.is_file():
-            continue
-        text = file.read_text(encoding="utf-8-sig", errors="replace")
-        try:
-            browser = json.loads(text).get("browser") or {}
-            shared = [key for key in _SHARING_IN_CONFIG if browser.get(key)]
-        except (ValueError, AttributeError, RecursionError):  # it may be an .ini file
-            shared = [
-                key
-                for key in _SHARING_IN_CONFIG
-                if re.search(rf"^\s*(browser\.)?{key}\s*=", text, re.MULTILINE)
-            ]
-        if shared:
-            raise InvalidOptionError(
-                f"{file} sets {', '.join(shared)}, which all sessions would share",
-                hint="leave it out there; a session is given a profile with --profile, a browser with attach",
-            )
-
-
-def _chosen_by_config(wish: Wish) -> bool:
-    """Whether the configuration file says which browser to launch, and nothing else does."""
-    if wish.config is None or wish.browser or wish.executable:
-        return False
-    try:
-        browser = json.loads(wish.config.read_text(encoding="utf-8-sig")).get("browser") or {}
-        launch = browser.get("launchOptions") or {}
-        return bool(browser.get("browserName") or launch.get("channel") or launch.get("executablePath"))
-    except (OSError, ValueError, AttributeError):
-        return False  # the daemon will say what is wrong with it
-
-
-def _browser(wish: Wish) -> Found:
-    name = next((each for each in BrowserName if each == (wish.browser or "chromium")), None)
-    if name is None:
-        raise InvalidOptionError(
-            f"--browser={wish.browser} is not a browser", hint=f"choose one of: {', '.join(BrowserName)}"
-        )
-    spec = BrowserSpec(name, wish.executable, wish.headed)
-    try:
-        machine.check_display(spec)
-        return browsers.find(spec)
-    except PeaksError as error:
-        # pytest's names of the same options.
-        raise type(error)(error.message, hint=error.hint.replace("--peaks-", "--")) from None
-
-
-def _profile(dirs: ProjectDirs, name: str, wish: Wish) -> Path | None:
-    if wish.profile is not None:
-        return profiles.check_user_data_dir(wish.profile, dirs.root)
-    return sessions.profile_of(dirs, name) if wish.persistent else None
 
 
 def _record(name: str, wish: Wish, profile: Path | None) -> Record:
