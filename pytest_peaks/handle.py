@@ -284,9 +284,10 @@ class PeaksSession:
     def write_back(self) -> None:
         """Save the login again, for servers that rotate tokens; for a test that passed.
 
-        Nothing happens without ``write_back`` in the login's settings, or if the test has logged out.
+        Nothing happens without ``write_back`` in the login's settings, or if the test has logged out or closed
+        the session.
         """
-        if self._page is not None:
+        if self._page is not None and not self._closed:
             self._begins_with.write_back(self.context, self._page)
 
     @property

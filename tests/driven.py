@@ -70,8 +70,11 @@ def driver():
 
 def use_doors(session):
     """Have every door that the module's tests declare in use."""
-    if os.environ.get("DRIVEN_DOORS"):
+    door = os.environ.get("DRIVEN_DOORS")
+    if door == "mcp":
         session.mcp.call("browser_tabs", action="list")
+    elif door == "cli":
+        session.cli("screenshot")
 
 
 @pytest.fixture

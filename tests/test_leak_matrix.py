@@ -43,8 +43,11 @@ SLOW = {
     "sigterm-group-in-playwright-n2",
     "sigkill-group-in-playwright-n2",
 }
-# With the MCP door, a server more in every worker: the ways in which no code of ours runs in the worker.
-FAST_WITH_MCP = {
+# With a door, a server or a daemon more in every worker: the ways in which no code of ours runs in the worker.
+FAST_WITH_A_DOOR = {
+    "exit-in-test-n2-cli",
+    "sigkill-chromium-n0-cli",
+    "sigkill-controller-n2-cli",
     "exit-in-test-n2-mcp",
     "sigkill-chromium-n0-mcp",
     "sigkill-controller-n0-mcp",
@@ -54,7 +57,7 @@ FAST_WITH_MCP = {
 
 
 def cell(*values: object, name: str) -> object:
-    slow = name in SLOW or (name.endswith("-mcp") and name not in FAST_WITH_MCP)
+    slow = name in SLOW or (name.endswith(("-mcp", "-cli")) and name not in FAST_WITH_A_DOOR)
     return pytest.param(*values, id=name, marks=[pytest.mark.slow] if slow else [])
 
 
@@ -210,7 +213,7 @@ ENDINGS = {
     ("name", "workers", "door"),
     [
         cell(name, workers, door, name="-".join(filter(None, (name, workers, door))))
-        for door in ("", "mcp")
+        for door in ("", "mcp", "cli")
         for name in ENDINGS
         for workers in WORKERS
     ],
@@ -323,6 +326,7 @@ BLOWS = {
             (IN_SLEEP, "", ""),
             (IN_PLAYWRIGHT, "in-playwright", ""),
             (IN_SLEEP, "", "mcp"),
+            (IN_SLEEP, "", "cli"),
         )
         for name in BLOWS
         for workers in WORKERS

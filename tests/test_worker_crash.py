@@ -7,6 +7,7 @@ import signal
 import pytest
 from driven import DrivenRun, Here, driven
 from leaks import Surroundings
+from test_leak_matrix import with_doors
 
 pytestmark = pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="POSIX signals")
 
@@ -100,10 +101,11 @@ def test_two_crashes_cost_two_tests(
         assert NOTHING_LEFT in run.output
 
 
+@pytest.mark.parametrize("door", ["", "cli"])
 def test_nothing_is_left_of_a_crash_where_workers_are_not_replaced(
-    project: pytest.Pytester, surroundings: Surroundings
+    project: pytest.Pytester, surroundings: Surroundings, monkeypatch: pytest.MonkeyPatch, door: str
 ) -> None:
-    project.makepyfile(TWENTY.format(crashing="(5,)", waiting=False))
+    project.makepyfile(with_doors(TWENTY.format(crashing="(5,)", waiting=False), door, monkeypatch))
     with driven(project, "-n", "2", "--max-worker-restart", "0") as run:
         assert run.end() != 0
         surroundings.assert_clean(project.path)

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,7 +20,7 @@ from pytest_peaks.auth.state import Place
 from pytest_peaks.doors import bundled, cli_client, cli_line
 from pytest_peaks.doors.cli_client import Answer
 from pytest_peaks.doors.cli_line import Args, Command
-from pytest_peaks.doors.cli_refs import CATCH_UP_TIMEOUT, Documents
+from pytest_peaks.doors.cli_refs import CATCH_UP_TIMEOUT, Documents, tabs_in
 from pytest_peaks.doors.cli_snapshot import Node, read_snapshot
 from pytest_peaks.errors import CliUsageError, PeaksError, StartFailedError
 from pytest_peaks.session import processes, spawning
@@ -75,14 +74,9 @@ class CliDaemon:
         try:
             # The browser's answer comes after its word of the tabs that are gone; else one of them might be counted.
             look("cookie-list")
-            return processes.wait_until(lambda: _tabs_in(look("tab-list")) == number, CATCH_UP_TIMEOUT)
+            return processes.wait_until(lambda: tabs_in(look("tab-list")) == number, CATCH_UP_TIMEOUT)
         except PeaksError:
             return False
-
-
-def _tabs_in(answer: Answer) -> int:
-    """How many tabs ``tab-list`` lists."""
-    return 0 if answer.is_error else len(re.findall(r"^- \d+: ", answer.text, re.MULTILINE))
 
 
 def scope_environment(env: Mapping[str, str], folder: Path, output_dir: Path) -> dict[str, str]:
@@ -225,6 +219,7 @@ class PeaksCli:
         :raises InvalidStateError: the file is a link or no file.
         """
         place = Place.of(self._dirs, name)
+        self._documents.settled("eval", "1")
         place.write(self._dirs, through_cli.capture(self._value_of, name=place.name).state)
         return place.path
 
@@ -238,6 +233,7 @@ class PeaksCli:
         """
         place = Place.of(self._dirs, name)
         state = place.read(self._dirs)
+        self._documents.settled("eval", "1")
         try:
             through_cli.replay(
                 self._value_of, state, self._scratch, blank=through_cli.is_blank(self._value_of)
@@ -292,23 +288,16 @@ class PeaksCli:
         self.commands.add(f"{name} --isolated-context" if "isolated-context" in args else name)
         if name in SHOWING_REFS:
             self._documents.remember()
-        elif command is not None and (command.targets or "storage-" in name):
-            self._documents.settled("eval", "1")
         elif name in ABOUT_TABS and self._tabs is not None:
-            self._wait_for_tabs(self._tabs())
+            self._documents.wait_for_tabs(self._tabs())
+        elif command is not None and not name.startswith(("cookie-", "dialog-", "state-", "tab-")):
+            self._documents.settled("eval", "1")
         answer = self._ask(args)
         if self._after_call is not None:
             self._after_call()
         if answer.is_error:
             raise cli_client.failure(answer, name)
         return answer
-
-    def _wait_for_tabs(self, number: int) -> None:
-        def known() -> bool:
-            answer = self._look("tab-list")
-            return answer.is_error or _tabs_in(answer) == number
-
-        processes.wait_until(known, CATCH_UP_TIMEOUT)
 
     def _look(self, *words: str) -> Answer:
         return self._ask({"_": list(words), "raw": True})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Sequence
 
 from pytest_peaks.doors import cli_line
@@ -81,3 +82,17 @@ class Documents:
 
         processes.wait_until(settled, CATCH_UP_TIMEOUT)
         return answers[-1]
+
+    def wait_for_tabs(self, number: int) -> None:
+        """Wait until the daemon knows as many tabs as there are."""
+
+        def known() -> bool:
+            answer = self._ask("tab-list")
+            return answer.is_error or tabs_in(answer) == number
+
+        processes.wait_until(known, CATCH_UP_TIMEOUT)
+
+
+def tabs_in(answer: Answer) -> int:
+    """How many tabs ``tab-list`` lists."""
+    return 0 if answer.is_error else len(re.findall(r"^- \d+: ", answer.text, re.MULTILINE))
