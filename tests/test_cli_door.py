@@ -367,7 +367,7 @@ def test_a_daemon_that_hangs_does_not_hold_up_the_next_test(peaks_page, peaks_cl
 
 def test_errors_say_what_happened_and_what_to_do(project: pytest.Pytester, site: str) -> None:
     make(project, site, ERRORS)
-    project.runpytest_subprocess("-n0", "-v", timeout=100).assert_outcomes(passed=19)
+    project.runpytest_subprocess("-n0", "-v", timeout=300).assert_outcomes(passed=19)
 
 
 STALE = """
@@ -381,7 +381,7 @@ def stale(peaks_page, peaks_cli):
 
     def check():
         for ref in refs:
-            for words in (["click", ref], ["hover", ref], ["fill", ref, "x"], ["eval", "e => e.click()", ref],
+            for words in (["click", ref], ["click", "aria-ref=" + ref], ["hover", ref], ["fill", ref, "x"], ["eval", "e => e.click()", ref],
                           ["screenshot", ref], ["snapshot", ref], ["drag", "h1", ref]):
                 with pytest.raises(StaleRefError) as seen:
                     peaks_cli(*words)
@@ -557,7 +557,7 @@ def test_a_ref_of_a_page_that_is_gone_is_refused_and_touches_nothing(
     project: pytest.Pytester, site: str
 ) -> None:
     make(project, site, STALE)
-    project.runpytest_subprocess("-n0", "-v", timeout=100).assert_outcomes(passed=18)
+    project.runpytest_subprocess("-n0", "-v", timeout=300).assert_outcomes(passed=18)
 
 
 SECRET = "Xyzzy-marker-of-a-secret"
@@ -917,7 +917,7 @@ def test_undeclared(peaks_session):
 
 def test_doors_of_all_kinds_of_sessions(project: pytest.Pytester, site: str) -> None:
     make(project, site, SESSIONS)
-    result = project.runpytest_subprocess("-n0", "-v", timeout=100)
+    result = project.runpytest_subprocess("-n0", "-v", timeout=300)
     result.assert_outcomes(passed=19, failed=1)
     result.stdout.fnmatch_lines(
         [

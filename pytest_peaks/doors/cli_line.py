@@ -20,7 +20,8 @@ Args = dict[str, Any]
 # Flags that the client takes before it looks for the command.
 GLOBAL_OPTIONS = ("json", "raw", "session")
 _BOOLEANS = ("all", "g", "help", "json", "raw", "version")
-REF = re.compile(r"(f[0-9]+)?e[0-9]+")
+# How a command names an element of a snapshot; the second is Playwright's own spelling of the first.
+REF = re.compile(r"(?:aria-ref=)?((?:f[0-9]+)?e[0-9]+)")
 # What the original takes for the end of an option's name, or finds in every object of JavaScript.
 _LINE_END = re.compile("[\n\r\u2028\u2029]")
 _NO_OPTIONS = frozenset(
