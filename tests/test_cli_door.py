@@ -381,7 +381,8 @@ def stale(peaks_page, peaks_cli):
 
     def check():
         for ref in refs:
-            for words in (["click", ref], ["click", "aria-ref=" + ref], ["hover", ref], ["fill", ref, "x"], ["eval", "e => e.click()", ref],
+            for words in (["click", ref], ["click", "aria-ref=" + ref],
+                          ["hover", ref], ["fill", ref, "x"], ["eval", "e => e.click()", ref],
                           ["screenshot", ref], ["snapshot", ref], ["drag", "h1", ref]):
                 with pytest.raises(StaleRefError) as seen:
                     peaks_cli(*words)
