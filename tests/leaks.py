@@ -95,7 +95,7 @@ class Surroundings:
 
     def leftovers(self, project: Path) -> list[str]:
         """Everything that should not be there, in words."""
-        left = [f"process {p.pid}: {' '.join(_command(p))[:160]}" for p in self.processes()]
+        left = [f"process {p.pid}: {' '.join(command_of(p))[:160]}" for p in self.processes()]
         left += [f"port {port}" for port in self.listening()]
         left += [f"temp {path}" for path in self.temp.iterdir()]
         runtime = project / ".peaks" / "_runtime"
@@ -137,7 +137,7 @@ class Surroundings:
             time.sleep(0.05)
 
 
-def _command(process: psutil.Process) -> list[str]:
+def command_of(process: psutil.Process) -> list[str]:
     with contextlib.suppress(psutil.Error):
         return process.cmdline() or [process.name()]
     return ["?"]

@@ -98,7 +98,9 @@ def test_sessions_of_a_kept_browser_are_logged_in_as_well(
     make(project, app, KINDS + EACH_KIND, TOKENS)
     try:
         for _ in range(2):
-            project.runpytest_subprocess(*NO_XDIST, "--peaks-reuse").assert_outcomes(passed=len(STORAGES))
+            project.runpytest_subprocess(*NO_XDIST, "--peaks-reuse=force").assert_outcomes(
+                passed=len(STORAGES)
+            )
     finally:
         peaks("playwright", "stop", "--all", cwd=project.path)
         peaks("reap", cwd=project.path)

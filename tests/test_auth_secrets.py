@@ -115,8 +115,9 @@ FOLDER = pathlib.Path(".peaks/auth")
 
 def fail(*shown):
     session, spec = shown[0], getattr(shown[0], "_spec", None)
-    state = getattr(session, "_state", None)
-    login = getattr(session, "_login", None)
+    begins_with = getattr(session, "_begins_with", None)
+    state = getattr(begins_with, "_state", None)
+    login = getattr(begins_with, "_login", None)
     logins = getattr(getattr(session, "_owner", None), "logins", None)
     raise AssertionError("on purpose: %r %r %r" % (session, state, login))
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from driven import driven, kill
-from leaks import Surroundings
+from leaks import Surroundings, command_of
 from test_isolation import STORES
 from webserver import serve
 
@@ -1039,8 +1039,8 @@ def test_two(peaks_page, peaks_cli):
     )
     try:
         for _ in range(2):
-            project.runpytest_subprocess("-n0", "--peaks-reuse").assert_outcomes(passed=2)
-            [left] = [p for p in surroundings.processes() if "cliDaemon.js" in " ".join(p.cmdline())] or [
+            project.runpytest_subprocess("-n0", "--peaks-reuse=force").assert_outcomes(passed=2)
+            [left] = [p for p in surroundings.processes() if "cliDaemon.js" in " ".join(command_of(p))] or [
                 None
             ]
             assert left is None, "a kept browser keeps no daemon"
