@@ -5,7 +5,8 @@ named sessions come from, for the wheel's playwright-cli itself, for `peaks cli`
 with `peaks_page` under `-n 4`. All have the same browser binary, and all of a side's start-up is in
 its time: node for each call of playwright-cli, Python for each call of `peaks cli`, pytest, its
 workers and the plugin for `peaks_page`. Within a round every side runs once, in changing order; a
-ratio is the median of the rounds' ratios.
+ratio is the median of the rounds' ratios. "No browser at all" is four empty tests: what pytest and its
+workers take alone.
 """
 
 from __future__ import annotations
@@ -36,6 +37,12 @@ import pytest
 def test_page(peaks_page, number):
     peaks_page.goto({url!r} + str(number))
     assert "button" in peaks_page.locator("body").aria_snapshot()
+"""
+NOTHING = """
+import pytest
+
+@pytest.mark.parametrize("number", range(4))
+def test_nothing(number): pass
 """
 Run = Callable[[], float]
 
@@ -110,10 +117,12 @@ def guarded(folder: Path, executable: str) -> Commands:
     return Commands([script, "cli"], env, project)
 
 
-def pytest_run(folder: Path, executable: str, workers: int) -> float:
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:playwright"]
-    command += [f"-n{workers}", f"--peaks-executable={executable}", "test_page.py"]
+def pytest_run(folder: Path, executable: str, workers: int, file: str = "test_page.py") -> float:
+    # Of plugins pytest-xdist and this one: what else is installed here would be imported in every worker.
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "xdist"]
+    command += ["-p", "pytest_peaks.plugin", f"-n{workers}", f"--peaks-executable={executable}", file]
     env = {key: value for key, value in os.environ.items() if key != "CI"}
+    env["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
     started = time.perf_counter()
     done = subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, check=False)
     took = time.perf_counter() - started
@@ -134,6 +143,7 @@ def main() -> None:
         tests = folder / "tests"
         tests.mkdir()
         (tests / "test_page.py").write_text(TESTS.format(url=url))
+        (tests / "test_none.py").write_text(NOTHING)
         sides: dict[str, Run] = {
             "playwright-cli, serial": lambda: theirs.serial(url),
             "playwright-cli, parallel": lambda: theirs.parallel(url),
@@ -141,6 +151,7 @@ def main() -> None:
             "peaks cli, parallel": lambda: ours.parallel(url),
             "peaks_page, -n 0": lambda: pytest_run(tests, executable, 0),
             "peaks_page, -n 4": lambda: pytest_run(tests, executable, 4),
+            "no browser at all, -n 4": lambda: pytest_run(tests, executable, 4, "test_none.py"),
         }
         took: dict[str, list[float]] = {title: [] for title in sides}
         for run in sides.values():
