@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import fnmatch
+import re
 import time
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
@@ -70,7 +71,7 @@ def in_a_window(
                     )
             else:
                 deadline = time.monotonic() + UNTIL_TIMEOUT
-                while not fnmatch.fnmatch(page.url, until.replace("**", "*")):
+                while not _is_like(page.url, until):
                     if time.monotonic() > deadline:
                         raise LoginFailedError(
                             f"auth {name!r}: the page never came to {until}", hint="look at how it is spelt"
@@ -189,6 +190,13 @@ def refusal(dirs: ProjectDirs, name: str, state: State, url: str) -> str | None:
         if _shown(page.url) != _shown(url):
             return f"auth {name!r} is not taken: {_shown(url)} leads to {_shown(page.url)}"
     return None
+
+
+def _is_like(url: str, pattern: str) -> bool:
+    """Whether a URL is like `pattern`. What comes after the path counts only if the pattern has a ``?`` or ``#``."""
+    if not any(mark in pattern for mark in "?#"):
+        url = re.split("[?#]", url)[0]
+    return fnmatch.fnmatchcase(url, pattern.replace("**", "*").replace("?", "[?]"))
 
 
 def _shown(url: str) -> str:

@@ -23,6 +23,7 @@ CLOSE_TIMEOUT = 3.0
 PROTOCOL = "2025-06-18"
 # Between two looks at whether an answer has come, while something else is to go on meanwhile.
 BEAT = 0.005
+_INTERRUPTED = "is interrupted by another navigation"
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +118,9 @@ class McpClient:
         :raises McpFailedError: the server is gone, or refuses the request.
         """
         answer = self._request("tools/call", {"name": tool, "arguments": arguments})
+        if answer.get("isError") and _INTERRUPTED in str(answer.get("content")):
+            # The server learned of a navigation of the test's while it made its own, which did not take place.
+            answer = self._request("tools/call", {"name": tool, "arguments": arguments})
         if self._after_call is not None:
             self._after_call()
         parts = answer.get("content") or []
