@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 from pytest_peaks.auth.capture import BLANK, BLANK_PAGE, Captured, Watch, capture
 from pytest_peaks.auth.model import State
 from pytest_peaks.auth.replay import refused, seed
-from pytest_peaks.errors import LoginFailedError, PeaksError, StartFailedError
+from pytest_peaks.errors import LoginFailedError, NoDisplayError, StartFailedError
 from pytest_peaks.session.manager import SessionManager
 from pytest_peaks.session.paths import ProjectDirs
 from pytest_peaks.session.ports import WORKER_PORTS
@@ -39,8 +39,11 @@ def _browser(dirs: ProjectDirs, *, headed: bool) -> Iterator[Browser]:
     try:
         attached: Any = door.attach(manager.acquire(BrowserSpec(headed=headed)))
         yield attached
-    except PeaksError as error:
-        raise type(error)(error.message, hint=error.hint.replace("--peaks-headed", "--url")) from None
+    except NoDisplayError as error:
+        raise NoDisplayError(
+            error.message,
+            hint="use --from TERMINAL, --headless with --until, or a virtual display: xvfb-run -a peaks auth save …",
+        ) from None
     finally:
         manager.close()
         door.stop()
