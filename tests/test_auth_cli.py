@@ -6,6 +6,7 @@ import json
 import os
 import stat
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -237,9 +238,9 @@ def test_a_login_is_imported_from_standard_input_or_a_descriptor(
         ("3<in.json", ["import", "--fd", "3", "--name", "two"]),
         ("3< <(cat in.json)", ["import", "--fd", "3", "--name", "three"]),
     ):
-        command = ["bash", "-c", f'exec peaks auth "$@" {redirect}', "-", *arguments]
-        env = {**os.environ, "PATH": f"/opt/venv/bin:{os.environ['PATH']}"}
-        done = subprocess.run(command, cwd=auth.folder, env=env, capture_output=True, text=True, check=False)
+        run = f'exec "$0" -c "from pytest_peaks.cli import main; main()" auth "$@" {redirect}'
+        command = ["bash", "-c", run, sys.executable, *arguments]
+        done = subprocess.run(command, cwd=auth.folder, capture_output=True, text=True, check=False)
         auth.said += done.stdout + done.stderr
         assert done.returncode == 0, done.stderr
         assert json.loads(state_file(project, arguments[-1]).read_text()) == json.loads(text)
