@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import tempfile
+import secrets
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -32,16 +32,18 @@ class Problem:
 
 def write_atomically(path: Path, text: str) -> None:
     """Write `text` to `path` (mode 0600) so that a reader sees the old content or the new, never a part."""
-    descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=".tmp-", suffix=".part")
+    # Named before it is made, so that an interrupt at any moment finds it.
+    part = path.parent / f".tmp-{secrets.token_hex(8)}.part"
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
     try:
-        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+        with os.fdopen(os.open(part, flags, 0o600), "w", encoding="utf-8") as file:
             file.write(text)
             file.flush()
             os.fsync(file.fileno())
-        Path(name).replace(path)
+        part.replace(path)
     except BaseException:
         with contextlib.suppress(OSError):
-            Path(name).unlink()
+            part.unlink()
         raise
 
 
