@@ -7,16 +7,16 @@ in every test. Each run begins with nothing saved. A ratio is the median of the 
 
 from __future__ import annotations
 
-import os
 import shutil
 import statistics
-import subprocess
 import sys
 import tempfile
 import threading
 import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+
+from timing import outside_of_ci, seconds_of
 
 from pytest_peaks.session import browsers, machine
 from pytest_peaks.session.spec import BrowserSpec
@@ -124,13 +124,7 @@ def run(folder: Path) -> float:
     ours = (folder / "ours").exists()
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-n2"]
     command += ["-p", "no:playwright" if ours else "no:peaks"]
-    env = {key: value for key, value in os.environ.items() if key != "CI"}
-    started = time.perf_counter()
-    done = subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, check=False)
-    took = time.perf_counter() - started
-    if done.returncode != 0:
-        sys.exit(f"{' '.join(command)} failed:\n{done.stdout}\n{done.stderr}")
-    return took
+    return seconds_of(command, folder, outside_of_ci())
 
 
 def main() -> None:

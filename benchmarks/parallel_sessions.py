@@ -14,7 +14,6 @@ from __future__ import annotations
 import os
 import shutil
 import statistics
-import subprocess
 import sys
 import tempfile
 import threading
@@ -23,6 +22,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+
+from timing import outside_of_ci, seconds_of
 
 from pytest_peaks.doors.bundled import driver_command
 from pytest_peaks.session import browsers, machine
@@ -58,11 +59,7 @@ class Commands:
     def session(self, name: str, url: str) -> None:
         for words in (["open", url], ["snapshot"], ["close"]):
             command = [*self.head, f"-s={name}", *words]
-            done = subprocess.run(
-                command, cwd=self.folder, env=self.env, capture_output=True, text=True, check=False
-            )
-            if done.returncode != 0:
-                sys.exit(f"{' '.join(command)} failed:\n{done.stdout}\n{done.stderr}")
+            seconds_of(command, self.folder, self.env)
 
     def serial(self, url: str) -> float:
         started = time.perf_counter()
@@ -121,14 +118,9 @@ def pytest_run(folder: Path, executable: str, workers: int, file: str = "test_pa
     # Of plugins pytest-xdist and this one: what else is installed here would be imported in every worker.
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "xdist"]
     command += ["-p", "pytest_peaks.plugin", f"-n{workers}", f"--peaks-executable={executable}", file]
-    env = {key: value for key, value in os.environ.items() if key != "CI"}
+    env = outside_of_ci()
     env["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
-    started = time.perf_counter()
-    done = subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, check=False)
-    took = time.perf_counter() - started
-    if done.returncode != 0:
-        sys.exit(f"{' '.join(command)} failed:\n{done.stdout}\n{done.stderr}")
-    return took
+    return seconds_of(command, folder, env)
 
 
 def main() -> None:

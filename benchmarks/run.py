@@ -7,13 +7,13 @@ quicker. Absolute times are printed for orientation only.
 
 from __future__ import annotations
 
-import os
 import statistics
 import subprocess
 import sys
 import tempfile
-import time
 from pathlib import Path
+
+from timing import outside_of_ci, seconds_of
 
 from pytest_peaks.session import browsers
 from pytest_peaks.session.spec import BrowserSpec
@@ -39,14 +39,8 @@ ONLY_OURS = ["-p", "no:playwright"]
 
 def run(folder: Path, *arguments: str) -> float:
     """Seconds of one pytest run in `folder`."""
-    env = {key: value for key, value in os.environ.items() if key != "CI"}
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *arguments]
-    started = time.perf_counter()
-    done = subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, check=False)
-    took = time.perf_counter() - started
-    if done.returncode != 0:
-        sys.exit(f"{' '.join(command)} failed:\n{done.stdout}\n{done.stderr}")
-    return took
+    return seconds_of(command, folder, outside_of_ci())
 
 
 def main() -> None:

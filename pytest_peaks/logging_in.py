@@ -106,6 +106,3 @@ def write_back_page(owner: Owner | None, item: pytest.Item, page: Page, login: L
     """Save the login of pytest-playwright's `page` again, as it is configured; for a test that passed."""
     if owner is not None and login.settings.write_back and state.has_passed(item):
         owner.logins.write_back(login, page.context, page)
-
-
-__all__ = ("ConftestHooks", "log_context_in", "make_logins", "seed_page", "write_back_page")

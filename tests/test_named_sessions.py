@@ -539,6 +539,9 @@ def test_with_auth_the_very_first_request_is_logged_in(project: Project) -> None
         project.open("probe-login", site)
         project.text("-s=probe-login", "cookie-set", "who", "admin")
         project.text("-s=probe-login", "localstorage-set", "who", "admin")
+        # Words that the code by which it is replayed has places for; they are none in a value.
+        tab = "WANTED BODY BLANK SEED \" '"
+        project.text("-s=probe-login", "sessionstorage-set", "who", tab)
         project.text("-s=probe-login", "state-save", "admin")
         project.text("-s=probe-login", "close")
         seen.clear()
@@ -551,6 +554,7 @@ def test_with_auth_the_very_first_request_is_logged_in(project: Project) -> None
         )
         assert sorted(seen) == [("/probe-first", "who=admin"), ("/probe-second", "who=admin")]
         assert project.me("probe-first")["local"] == {"who": "admin"}
+        assert json.loads(project.text("-s=probe-first", "--raw", "eval", "sessionStorage.who")) == tab
         # One that can't be had is refused before anything is started; nobody is asked for a page.
         (project.folder / ".peaks" / "auth" / "broken.json").write_text('{"cookies": "s3cret"}')
         project.fails("STATE_NOT_FOUND", 2, "-s=probe-third", "open", f"{site}/third", "--auth=nobody")

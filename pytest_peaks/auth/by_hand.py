@@ -206,6 +206,3 @@ def _shown(url: str) -> str:
     """A URL without what may be a token."""
     parts = urlsplit(url)
     return f"{parts.scheme}://{parts.netloc}{parts.path or '/'}"
-
-
-__all__ = ("from_hosted", "in_a_window", "refusal")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import datetime
 import inspect
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -95,18 +95,38 @@ def capture(
     left = [origin for origin in origins if origin not in session]
     if left and not page.is_closed():  # a tab takes its sessionStorage with it
         session.update(_revisited(page, left))
-    lost |= set(emptied(data))
+    keys = [cookie_key(cookie) for cookie in important]
+    return completed(data, name=name, account=account, url=url, important=keys, session=session, lost=lost)
+
+
+def completed(
+    data: dict[str, Any],
+    *,
+    name: str,
+    account: str = "",
+    url: str,
+    important: Iterable[Sequence[str]],
+    session: Mapping[str, Mapping[str, str]],
+    lost: Iterable[str],
+) -> Captured:
+    """A storageState with what is ours added.
+
+    :param important: the cookies that matter, by :func:`cookie_key`.
+    :param session: sessionStorage by origin.
+    :param lost: what could not be saved, besides what the state itself tells.
+    """
+    all_lost = sorted({*lost, *_emptied(data)})
     data[EXTRAS] = {
         "v": EXTRAS_VERSION,
         "savedAt": datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
         "name": name,
         "account": account,
         "url": url if url.startswith("http") else "",
-        "important": [list(cookie_key(cookie)) for cookie in important],
+        "important": [list(key) for key in important],
         "sessionStorage": {origin: items for origin, items in session.items() if items},
-        "lost": sorted(lost),
+        "lost": all_lost,
     }
-    return Captured(State(data), tuple(sorted(lost)))
+    return Captured(State(data), tuple(all_lost))
 
 
 def _cookies(context: BrowserContext, url: str | None = None) -> list[Mapping[str, Any]]:
@@ -159,7 +179,7 @@ def _revisited(page: Page, origins: Iterable[str]) -> Iterator[tuple[str, Any]]:
         page.unroute(f"**{BLANK}", answer)
 
 
-def emptied(data: Mapping[str, Any]) -> Iterator[str]:
+def _emptied(data: Mapping[str, Any]) -> Iterator[str]:
     """Records of IndexedDB of which Playwright saved an empty object: Blob, File, CryptoKey, DataView."""
     for origin in data.get("origins", ()):
         for database in origin.get("indexedDB", ()):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -60,16 +61,12 @@ def _is_of(domain: str, hosts: Iterable[str]) -> bool:
 
 def refused(error: BaseException) -> PeaksError:
     """The failure of a replay, without what Playwright's message may quote of the state."""
-    import re
-
     text = str(error)
     if "has been closed" in text or "onnection closed" in text:
         return BrowserLostError(
             "the browser died while a saved login was put into it", hint="the next test gets a new one"
         )
-    what = re.search(r"(cookies|origins)\[[0-9]+\][\w.\[\]]*: expected [\w |(),]{1,80}", text)
-    known = next((words for words in _KNOWN if words in text), "")
-    reason = what[0] if what else known
+    reason = told(text)
     return ReplayFailedError(
         "the browser does not take the saved login" + (f": {reason}" if reason else ""),
         hint="save the login anew: `peaks auth save NAME`",
@@ -84,6 +81,12 @@ _KNOWN = (
     "Unable to restore IndexedDB",
     "Timeout",
 )
+
+
+def told(text: str) -> str:
+    """What may be told of Playwright's reason for refusing a state: nothing that quotes it. May be empty."""
+    what = re.search(r"(cookies|origins)\[[0-9]+\][\w.\[\]]*: expected [\w |(),]{1,80}", text)
+    return what[0] if what else next((words for words in _KNOWN if words in text), "")
 
 
 def too_slow() -> ReplayFailedError:

@@ -293,6 +293,3 @@ def _place_of(error: BaseException) -> str:
         if ours not in path.parents and not {"site-packages", "dist-packages"} & set(path.parts):
             return f" ({path.name}:{frame.lineno})"
     return ""
-
-
-__all__ = ("AuthSettings", "Login", "LoginHooks", "Logins", "OpenPage")

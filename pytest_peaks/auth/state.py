@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-import re
 from dataclasses import dataclass
 from pathlib import Path
 
 from pytest_peaks.auth.model import State
+from pytest_peaks.auth.replay import told
 from pytest_peaks.auth.store import Store, read_file, write_file
 from pytest_peaks.errors import CliNotOpenError, InvalidStateError, PeaksError, StateNotFoundError
 from pytest_peaks.session.paths import ProjectDirs
@@ -72,8 +72,8 @@ class Place:
         """The failure to tell when a browser did not take the login. Quotes nothing of it."""
         if isinstance(error, CliNotOpenError):
             return error
-        what = re.search(r"(cookies|origins)\[[0-9]+\][\w.\[\]]*: expected [\w |(),]{1,80}", error.message)
+        reason = told(error.message)
         return InvalidStateError(
-            f"the browser does not take {self.path}" + (f": {what[0]}" if what else ""),
+            f"the browser does not take {self.path}" + (f": {reason}" if reason else ""),
             hint="save the login anew",
         )

@@ -6,14 +6,13 @@ saves, and sessionStorage; values travel over the session's private socket and i
 
 from __future__ import annotations
 
-import datetime
 import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from pytest_peaks.auth.capture import BLANK, BLANK_PAGE, READ_LOST, READ_SESSION, Captured, emptied
-from pytest_peaks.auth.model import EXTRAS, EXTRAS_VERSION, State, check_state, cookie_key
+from pytest_peaks.auth.capture import BLANK, BLANK_PAGE, READ_LOST, READ_SESSION, Captured, completed
+from pytest_peaks.auth.model import State, check_state, cookie_key
 from pytest_peaks.auth.replay import SEED
 from pytest_peaks.errors import CliFailedError
 
@@ -71,21 +70,12 @@ def capture(ask: Ask, *, name: str) -> Captured:
         found: dict[str, Any] = json.loads(ask(["run-code", code]))
         data = dict(found["state"])
         session, url, sent = found["session"], str(found["url"]), found["sent"]
-        lost = {*map(str, found["lost"]), *emptied(data)}
+        lost = [str(what) for what in found["lost"]]
     except (ValueError, KeyError, TypeError):
         raise CliFailedError("the CLI gave no storage state") from None
-    cookies = [list(cookie_key(cookie)) for cookie in data.get("cookies", ())]
-    data[EXTRAS] = {
-        "v": EXTRAS_VERSION,
-        "savedAt": datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
-        "name": name,
-        "account": "",
-        "url": url if url.startswith("http") else "",
-        "important": [key for key in cookies if key in sent] or cookies,
-        "sessionStorage": session,
-        "lost": sorted(lost),
-    }
-    return Captured(check_state(data, "what the browser gave"), tuple(sorted(lost)))
+    keys = [cookie_key(cookie) for cookie in check_state(data, "what the browser gave").cookies]
+    important = [key for key in keys if list(key) in sent] or keys
+    return completed(data, name=name, url=url, important=important, session=session, lost=lost)
 
 
 def is_blank(ask: Ask) -> bool:
@@ -111,6 +101,7 @@ def replay(ask: Ask, state: State, scratch: Path, *, blank: bool) -> None:
     finally:
         part.unlink(missing_ok=True)
     if blank and state.session_storage:
-        code = _SEED.replace("WANTED", json.dumps(state.session_storage), 1)
-        code = code.replace("BODY", json.dumps(BLANK_PAGE), 1).replace("BLANK", json.dumps(BLANK))
-        ask(["run-code", code.replace("evaluate(SEED", f"evaluate({SEED}")])
+        code = _SEED.replace("SEED", SEED).replace("BODY", json.dumps(BLANK_PAGE))
+        code = code.replace("BLANK", json.dumps(BLANK))
+        # Last, since no value may be taken for one of the others.
+        ask(["run-code", code.replace("WANTED", json.dumps(state.session_storage))])

@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
 
 from pytest_peaks.errors import DriverFailedError
+from pytest_peaks.session.live import node_environment
+
+# Names the folder that playwright-cli takes for the home folder when it looks for the user's configuration.
+GLOBAL_CONFIG = "PWTEST_CLI_GLOBAL_CONFIG"
 
 # In HTTP mode the MCP server watches for the end of its stdin but never reads it, and so does the CLI's
 # daemon. Both would outlive their parent. Reading makes the watch work.
@@ -52,6 +57,29 @@ def cli_surface_file() -> Path:
     :raises DriverFailedError: the installed Playwright has none (it came with 1.62).
     """
     return _part("lib", "tools", "cli-client", "help.json")
+
+
+def cli_scope(
+    env: Mapping[str, str], folder: Path, output_dir: Path, *, own_list: bool = True
+) -> dict[str, str]:
+    """A session's environment in which a daemon's registry, sockets and artifacts are its own.
+
+    The names are private to Playwright, and `tests/test_cli_contract.py` holds them against it.
+
+    :param folder: private and short; the sockets are below it.
+    :param output_dir: where files go that are not given a name.
+    :param own_list: False leaves the user's list of browsers in force, by which one is found by its title.
+    """
+    environment = node_environment(env)
+    environment.pop("PLAYWRIGHT_CLI_SESSION", None)
+    environment.update(
+        PWTEST_DAEMON_SESSION_DIR=str(folder / "d"),
+        PWTEST_SOCKETS_DIR=str(folder / "s"),
+        PLAYWRIGHT_MCP_OUTPUT_DIR=str(output_dir),
+    )
+    if own_list:
+        environment["PWTEST_SERVER_REGISTRY"] = str(folder / "r")
+    return environment
 
 
 def _part(*names: str) -> Path:

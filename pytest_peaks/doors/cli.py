@@ -24,7 +24,6 @@ from pytest_peaks.doors.cli_refs import CATCH_UP_TIMEOUT, Documents, tabs_in
 from pytest_peaks.doors.cli_snapshot import Node, read_snapshot
 from pytest_peaks.errors import CliUsageError, PeaksError, StartFailedError
 from pytest_peaks.session import processes, spawning
-from pytest_peaks.session.live import node_environment
 from pytest_peaks.session.paths import ProjectDirs
 from pytest_peaks.session.startup import log_tail
 
@@ -79,23 +78,6 @@ class CliDaemon:
             return False
 
 
-def scope_environment(env: Mapping[str, str], folder: Path, output_dir: Path) -> dict[str, str]:
-    """A session's environment in which a daemon's registry, sockets and artifacts are its own.
-
-    :param folder: private and short; the sockets are below it.
-    :param output_dir: where files go that are not given a name.
-    """
-    environment = node_environment(env)
-    environment.pop("PLAYWRIGHT_CLI_SESSION", None)
-    environment.update(
-        PWTEST_DAEMON_SESSION_DIR=str(folder / "d"),
-        PWTEST_SOCKETS_DIR=str(folder / "s"),
-        PWTEST_SERVER_REGISTRY=str(folder / "r"),
-        PLAYWRIGHT_MCP_OUTPUT_DIR=str(output_dir),
-    )
-    return environment
-
-
 def start(endpoint: str, folder: Path, env: Mapping[str, str], *, settle: int) -> CliDaemon:
     """Start a daemon on the browser at a CDP WebSocket URL and wait until it listens.
 
@@ -105,9 +87,9 @@ def start(endpoint: str, folder: Path, env: Mapping[str, str], *, settle: int) -
     """
     workspace = folder / "w"
     (workspace / ".playwright").mkdir(parents=True)
-    environment = scope_environment(env, folder, folder / "output")
+    environment = bundled.cli_scope(env, folder, folder / "output")
     # A user's own settings are for a user's own sessions.
-    environment["PWTEST_CLI_GLOBAL_CONFIG"] = str(workspace)
+    environment[bundled.GLOBAL_CONFIG] = str(workspace)
     environment["PLAYWRIGHT_MCP_TIMEOUT_SETTLE"] = str(settle)
     node = bundled.driver_command()[0]
     into_scope = f"{bundled.STDIN_GUARD};process.chdir({json.dumps(str(workspace))})"

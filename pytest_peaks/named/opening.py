@@ -249,17 +249,13 @@ def _switches(wish: Wish, record: Record) -> list[str]:
 
 def _environment(wish: Wish, record: Record, found: Found | None, artifacts: Path) -> Mapping[str, str]:
     """What the daemon is started with: the user's own settings of playwright-cli, but for what would be shared."""
-    from pytest_peaks.doors.cli import scope_environment
-
     temp = Path(record.temp_dir)
     own = {key: value for key, value in os.environ.items() if key.startswith("PLAYWRIGHT_MCP_")}
     env = {**own, **child_environment(record.mark, temp)}
     for key in (*(f"PLAYWRIGHT_MCP_{each}" for each in _SHARING), *_DEBUGGING):
         env.pop(key, None)
-    env = scope_environment(env, temp, artifacts)
+    env = bundled.cli_scope(env, temp, artifacts, own_list=not wish.attach)
     if wish.attach:
-        # By its title a browser is found in the user's own list of them.
-        env.pop("PWTEST_SERVER_REGISTRY")
         return env
     if found is not None:
         env["PLAYWRIGHT_MCP_BROWSER"] = str(found.browser)

@@ -8,6 +8,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
+from pytest_peaks.doors.bundled import GLOBAL_CONFIG
 from pytest_peaks.errors import InvalidOptionError, PeaksError
 from pytest_peaks.named import sessions
 from pytest_peaks.session import browsers, machine, profiles
@@ -47,7 +48,7 @@ def check_configs(wish: Wish) -> None:
     """Refuse a configuration with which every session would work on one browser or one profile."""
     if wish.attach:
         return
-    home = os.environ.get("PWTEST_CLI_GLOBAL_CONFIG")
+    home = os.environ.get(GLOBAL_CONFIG)
     of_user = (Path(home) if home else Path.home()) / ".playwright" / "cli.config.json"
     for file in (wish.config, of_user):
         if file is None or not file.is_file():
