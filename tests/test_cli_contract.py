@@ -24,7 +24,7 @@ from hypothesis import strategies as st
 from leaks import Surroundings
 
 from pytest_peaks.doors import bundled, cli, cli_client, cli_line
-from pytest_peaks.doors.cli import HARMLESS, NOT_HERE, SHOWING_REFS, PeaksCli, scope_environment
+from pytest_peaks.doors.cli import HARMLESS, NOT_HERE, SHOWING_REFS, PeaksCli
 from pytest_peaks.errors import CliNotOpenError, CliUsageError, PeaksError, StaleRefError
 from pytest_peaks.session import browsers, machine, spawning
 from pytest_peaks.session.paths import ProjectDirs
@@ -57,7 +57,7 @@ class Original:
         (self.workspace / ".playwright").mkdir(parents=True)
         found = browsers.find(BrowserSpec())
         self.env = {
-            **scope_environment(os.environ, folder, self.workspace / "output"),
+            **bundled.cli_scope(os.environ, folder, self.workspace / "output"),
             "PWTEST_CLI_GLOBAL_CONFIG": str(self.workspace),
             "PLAYWRIGHT_MCP_BROWSER": "chromium",
             "PLAYWRIGHT_MCP_EXECUTABLE_PATH": str(found.executable),
