@@ -4,17 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-import http.client
-import json
 import os
-import socket
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
-from urllib.parse import urlsplit
 
-from pytest_peaks.errors import BrowserLostError, InvalidOptionError, NoSessionError
+from pytest_peaks.errors import InvalidOptionError, NoSessionError
 from pytest_peaks.hosting import sessions, supervisor
+from pytest_peaks.hosting.endpoint import websocket_of
 from pytest_peaks.hosting.order import Order
 from pytest_peaks.hosting.terminals import Terminal, check_terminal_id
 from pytest_peaks.session import browsers, guardian, processes, spawning
@@ -30,11 +26,6 @@ SLOT_NAME = "pytest-slot"
 # The lease of a session that is being ended; it is free in a moment.
 ENDING = "ending"
 ENDING_WAIT = 2 * sessions.STOP_WAIT
-# On loopback an answer takes a millisecond. Twice, for a machine that is out of breath.
-PROBE_TIMEOUT = 1.5
-PROBES = 2
-# For a browser that somebody else looks after: it may be busy.
-ATTACH_TIMEOUT = 10.0
 
 
 class BorrowedSession(LiveSession):
@@ -100,7 +91,7 @@ class SlotSessions:
         try:
             found = self._current(dirs)
             launch = launch_mark(spec)
-            sick = found is not None and not _answers(found)
+            sick = found is not None and not sessions.responds(found)
             if found is not None and (sick or found.record.launch != launch):
                 why = "does not answer" if sick else "was started with other options"
                 self.say(f"{self.name} {why}: replaced")
@@ -171,28 +162,6 @@ class SlotSessions:
             Reservations(runtime, "uses").drop(guardian.name_key(dirs, name), what)
 
 
-def _answers(hosted: sessions.Hosted) -> bool:
-    """Whether browser and MCP server answer: a stopped process accepts connections and says nothing."""
-    if not hosted.alive:
-        return False
-    urls = [hosted.record.endpoints.get("cdp", ""), hosted.record.endpoints.get("mcp", "")]
-    return all(any(_says_something(url) for _ in range(PROBES)) for url in urls)
-
-
-def _says_something(url: str) -> bool:
-    place = urlsplit(url)
-    connection = http.client.HTTPConnection(place.hostname or "", place.port, timeout=PROBE_TIMEOUT)
-    try:
-        connection.request("GET", "/json/version" if place.scheme == "ws" else place.path)
-        connection.getresponse().read()
-    except (OSError, http.client.HTTPException):
-        return False
-    else:
-        return True
-    finally:
-        connection.close()
-
-
 def launch_mark(spec: BrowserSpec) -> str:
     """Sixteen hex digits for what a browser is started with."""
     text = f"{spec.browser}|{spec.executable or ''}|{spec.headed}"
@@ -223,49 +192,12 @@ def attach(manager: SessionManager, spec: BrowserSpec, target: str) -> LiveSessi
         owner=manager.owner,
         pid=hosted.pid if hosted else None,
         processes=hosted.processes if hosted else {},
-        endpoints={"cdp": hosted.endpoints["cdp"] if hosted else _websocket(target)},
+        endpoints={"cdp": hosted.endpoints["cdp"] if hosted else websocket_of(target, "--peaks-attach")},
         slot=manager.run.slot if manager.run else None,
         temp_dir=str(manager.temp_dir),
         status="ready",
     )
     return BorrowedSession(manager, spec, record, give_back=lambda: None, replace=lambda: None)
-
-
-def _websocket(url: str) -> str:
-    """The WebSocket URL of a browser that is here; another machine's is left to Playwright, and its proxy.
-
-    :raises InvalidOptionError: `url` names no host.
-    :raises BrowserLostError: nothing answers there.
-    """
-    place = urlsplit(url)
-    if not place.hostname:
-        raise InvalidOptionError(
-            f"--peaks-attach: {url!r} names no host", hint="such as http://127.0.0.1:9222"
-        )
-    if place.hostname not in ("localhost", "127.0.0.1", "::1"):
-        return url
-    # Looked up here, since Playwright asks HTTP_PROXY even for what is on this machine.
-    try:
-        with socket.create_connection((place.hostname, place.port or 80), ATTACH_TIMEOUT):
-            pass
-        return url if place.scheme != "http" else str(_asked(url)["webSocketDebuggerUrl"])
-    except (OSError, http.client.HTTPException, ValueError, KeyError, TypeError) as error:
-        raise BrowserLostError(
-            f"no browser answers at {url}: {error}",
-            hint="`peaks playwright ls` shows the sessions of this project; another browser's URL is on its "
-            "--remote-debugging-port",
-        ) from None
-
-
-def _asked(url: str) -> Any:
-    """What a browser says of itself on its debugging port."""
-    place = urlsplit(url)
-    connection = http.client.HTTPConnection(place.hostname or "", place.port, timeout=ATTACH_TIMEOUT)
-    try:
-        connection.request("GET", "/json/version")
-        return json.loads(connection.getresponse().read())
-    finally:
-        connection.close()
 
 
 def _of_terminal(dirs: ProjectDirs, terminal: str) -> sessions.Hosted:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from pytest_peaks.auth.capture import BLANK, BLANK_PAGE, Captured, Watch, capture
+from pytest_peaks.auth.capture import Captured, Watch, capture, open_origins, visited
 from pytest_peaks.auth.model import State
 from pytest_peaks.auth.replay import refused, seed
 from pytest_peaks.errors import LoginFailedError, NoDisplayError, StartFailedError
@@ -20,7 +20,7 @@ from pytest_peaks.session.ports import WORKER_PORTS
 from pytest_peaks.session.spec import BrowserSpec
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser, BrowserContext, Page
+    from playwright.sync_api import Browser, Page
 
 # How long a page may take to come to what --until names.
 UNTIL_TIMEOUT = 600.0
@@ -124,7 +124,7 @@ def from_hosted(dirs: ProjectDirs, name: str, terminal: str) -> Captured:
         try:
             browser = playwright.chromium.connect_over_cdp(endpoint)
             context = browser.contexts[0]
-            with _visited(context, _origins(context)) as page:
+            with visited(context, open_origins(context)) as page:
                 captured = capture(context, page, name=name)
             browser.close()  # a guest leaves; the browser stays
         except (Error, IndexError) as error:
@@ -135,33 +135,6 @@ def from_hosted(dirs: ProjectDirs, name: str, terminal: str) -> Captured:
     finally:
         playwright.stop()
     return captured
-
-
-def _origins(context: BrowserContext) -> list[str]:
-    found: dict[str, None] = {}
-    for page in context.pages:
-        for frame in page.frames:
-            url = urlsplit(frame.url)
-            if url.scheme in ("http", "https"):
-                found[f"{url.scheme}://{url.netloc}"] = None
-    return list(found)
-
-
-@contextlib.contextmanager
-def _visited(context: BrowserContext, origins: list[str]) -> Iterator[Page]:
-    """Have this client visit origins: Playwright saves only those that it has seen load.
-
-    In a tab of its own, without a request leaving the browser; gives the tab that the user is on.
-    """
-    front = context.pages[-1] if context.pages else None
-    tab = context.new_page()
-    tab.route(f"**{BLANK}", lambda route: route.fulfill(content_type="text/html", body=BLANK_PAGE))
-    try:
-        for origin in origins:
-            tab.goto(origin + BLANK, wait_until="commit")
-        yield front or tab
-    finally:
-        tab.close()
 
 
 def refusal(dirs: ProjectDirs, name: str, state: State, url: str) -> str | None:

@@ -201,3 +201,31 @@ def _has_empty(value: object) -> bool:
             return True
         return any(map(_has_empty, value.values()))
     return isinstance(value, list) and any(map(_has_empty, value))
+
+
+def open_origins(context: BrowserContext) -> list[str]:
+    """The origins of all frames that are open."""
+    found: dict[str, None] = {}
+    for page in context.pages:
+        for frame in page.frames:
+            url = urlsplit(frame.url)
+            if url.scheme in ("http", "https"):
+                found[f"{url.scheme}://{url.netloc}"] = None
+    return list(found)
+
+
+@contextlib.contextmanager
+def visited(context: BrowserContext, origins: Iterable[str]) -> Iterator[Page]:
+    """Have this client visit origins: Playwright saves only those that it has seen load.
+
+    In a tab of its own, without a request leaving the browser; gives the tab that the user is on.
+    """
+    front = context.pages[-1] if context.pages else None
+    tab = context.new_page()
+    tab.route(f"**{BLANK}", lambda route: route.fulfill(content_type="text/html", body=BLANK_PAGE))
+    try:
+        for origin in origins:
+            tab.goto(origin + BLANK, wait_until="commit")
+        yield front or tab
+    finally:
+        tab.close()

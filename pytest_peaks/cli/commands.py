@@ -16,6 +16,7 @@ from pytest_peaks.cli.output import PeaksGroup, version_option
 from pytest_peaks.cli.passing import cli
 from pytest_peaks.cli.playwright import playwright
 from pytest_peaks.cli.reap import reap
+from pytest_peaks.cli.session import session
 
 
 @click.group(cls=PeaksGroup)
@@ -24,5 +25,5 @@ def peaks() -> None:
     """One isolated browser for every worker, with nothing left behind."""
 
 
-for command in (auth, brief, cli, doctor, guard, install, mcp, name, playwright, reap):
+for command in (auth, brief, cli, doctor, guard, install, mcp, name, playwright, reap, session):
     peaks.add_command(command)

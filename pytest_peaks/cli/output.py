@@ -48,11 +48,13 @@ class Printer:
 
     :ivar as_json: whether one JSON object is wanted.
     :ivar action: the verb, as far as it is known.
+    :ivar lower: codes are told as ``lower_snake``.
     """
 
     def __init__(self) -> None:
         self.as_json = False
         self.action = "peaks"
+        self.lower = False
 
     def reply(self, reply: Reply) -> int:
         """Print the answer of a verb; returns the exit code."""
@@ -73,6 +75,7 @@ class Printer:
     def error(
         self, code: str, message: str, hint: str, exit_code: int, fields: Mapping[str, Any] | None = None
     ) -> int:
+        code = code.lower() if self.lower else code
         if self.as_json:
             self._object(ok=False, error=code, message=message, hint=hint, **(fields or {}))
         else:

@@ -171,7 +171,8 @@ def stop(
     number = _port(port) if port is not None else None
     found, _ = sessions.look(dirs_of(project))
     if everything:
-        chosen = [hosted for hosted in found if not hosted.elsewhere]
+        # A desk may have somebody at it: `peaks session pool --down` ends those.
+        chosen = [hosted for hosted in found if not hosted.elsewhere and not hosted.is_desk]
     else:
         chosen = [sessions.choose(found, here, number, of_any=terminal is None)]
     freed = [sessions.stop(hosted, keep_profile=keep_profile) for hosted in chosen]

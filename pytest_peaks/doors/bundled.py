@@ -16,6 +16,9 @@ GLOBAL_CONFIG = "PWTEST_CLI_GLOBAL_CONFIG"
 # daemon. Both would outlive their parent. Reading makes the watch work.
 STDIN_GUARD = "data:text/javascript,process.stdin.resume()"
 
+# Names the folder in which an MCP server over HTTP notes its use; see `door_notes.mjs`.
+DOOR_NOTES = "PEAKS_DOOR_NOTES"
+
 
 def driver_command() -> list[str]:
     """Node and ``cli.js`` of the Playwright wheel. Run directly, so that the pid is the program's own.
@@ -41,6 +44,11 @@ def driver_command() -> list[str]:
         driver / ("node.exe" if os.name == "nt" else "node")
     )
     return [node, str(script)]
+
+
+def mcp_preloads() -> list[str]:
+    """What node is to import before an MCP server: URLs, in which no space is left."""
+    return [STDIN_GUARD, Path(__file__).resolve().with_name("door_notes.mjs").as_uri()]
 
 
 def cli_daemon_script() -> Path:

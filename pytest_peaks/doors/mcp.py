@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from pytest_peaks.doors.bundled import STDIN_GUARD, driver_command
+from pytest_peaks.doors.bundled import DOOR_NOTES, driver_command, mcp_preloads
 from pytest_peaks.doors.mcp_client import McpClient, Tool, ToolResult, client_config
 from pytest_peaks.errors import StartFailedError
 from pytest_peaks.session import processes, spawning
@@ -71,7 +71,8 @@ def server_command(
         head = _split(options.command)
     else:
         node, script = driver_command()
-        head = [node, "--import", STDIN_GUARD, script, "mcp"]
+        preloads = [word for url in mcp_preloads() for word in ("--import", url)]
+        head = [node, *preloads, script, "mcp"]
     return [
         *head,
         *(["--port", str(port)] if port is not None else []),
@@ -105,16 +106,18 @@ def start(
     env: Mapping[str, str],
     log: Path,
     output_dir: Path,
+    notes: Path | None = None,
 ) -> McpServer:
     """Start a server over HTTP and wait until a tool call has worked.
 
     :param target: :func:`on_endpoint` or :func:`with_own_browser`.
     :param port: 0 lets the system choose.
+    :param notes: the folder in which the server notes when it is used, and by whom; see ``hosting/use.py``.
     :raises LostBindError: `port` was taken meanwhile.
     :raises StartFailedError: it exited, or was not ready in time; with the end of its log.
     """
     command = server_command(options, target, port, output_dir)
-    environment = server_environment(options, env)
+    environment = server_environment(options, env, notes)
     try:
         spawned = spawning.spawn_held(command, environment, log)
     except OSError as error:
@@ -134,15 +137,20 @@ def start(
     return McpServer(spawned, url)
 
 
-def server_environment(options: McpOptions, env: Mapping[str, str]) -> dict[str, str]:
+def server_environment(
+    options: McpOptions, env: Mapping[str, str], notes: Path | None = None
+) -> dict[str, str]:
     """A session's environment with what a server needs besides."""
     environment = node_environment(env)
     # No client of ours opens the stream over which the server pings, and an agent's may sit in a
     # debugger: without an answer in 5 s the server would end the client's session.
     environment["PLAYWRIGHT_MCP_PING_TIMEOUT_MS"] = "0"
+    environment.pop(DOOR_NOTES, None)
+    if notes is not None:
+        environment[DOOR_NOTES] = str(notes)
     if options.command:
-        guard = f"--import={STDIN_GUARD}"
-        environment["NODE_OPTIONS"] = f"{environment.get('NODE_OPTIONS', '')} {guard}".strip()
+        preloads = " ".join(f"--import={url}" for url in mcp_preloads())
+        environment["NODE_OPTIONS"] = f"{environment.get('NODE_OPTIONS', '')} {preloads}".strip()
     return environment
 
 

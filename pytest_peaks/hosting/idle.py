@@ -1,4 +1,4 @@
-"""How long nobody has used a hosted session."""
+"""How long nobody has used a hosted session, and who comes to its browser without asking its server."""
 
 from __future__ import annotations
 
@@ -6,7 +6,12 @@ import os
 import time
 from typing import Any
 
+from pytest_peaks.hosting import use
+from pytest_peaks.session import processes
 from pytest_peaks.session.live import LiveSession
+
+# A connection that ended is listed for a minute, so that none is missed.
+LOOK_EVERY = 5.0
 
 
 class IdleClock:
@@ -19,10 +24,9 @@ class IdleClock:
     def __init__(self, session: LiveSession, limit: float) -> None:
         self._limit = limit
         # The server's own connection to the browser is no use, and lasts until its clients say goodbye.
-        self._own = {os.getpid(), *(part.pid for part in session.record.processes.values())}
+        self._own = _own_processes(session)
         self._known: dict[int, bool] = {}
-        cdp = (session.endpoint or "").rpartition("127.0.0.1:")[2].partition("/")[0]
-        self._ports = {session.record.port, int(cdp) if cdp.isdecimal() else session.record.port}
+        self._ports = {session.record.port, _debugging_port(session) or session.record.port}
         self._seen: set[tuple[Any, Any]] = set()
         self._since = time.monotonic()
         if limit > 0:
@@ -68,3 +72,81 @@ class IdleClock:
                 above = []
             self._known[pid] = not self._own.isdisjoint([pid, *above])
         return self._known[pid]
+
+
+class DirectUse:
+    """Notes as use of a hosted session what is connected to its browser without being a part of the session.
+
+    The session's MCP servers are told by their mark. What can't be seen to be one counts, a connection
+    that came and went between two looks for instance.
+    """
+
+    def __init__(self, session: LiveSession) -> None:
+        self._record = session.record
+        self._port = _debugging_port(session)
+        self._parts = _own_processes(session)
+        # Of connections there are: those of the session itself, and others that have ended.
+        self._own: set[Any] = set()
+        self._ended: set[Any] = set()
+        self._next = 0.0
+        self._look()  # the start's own calls are no use
+
+    def look(self) -> None:
+        """Look, if it is time to. Never raises."""
+        if time.monotonic() >= self._next and self._look():
+            use.note(self._record)
+
+    def _look(self) -> bool:
+        """Whether somebody is connected, or was since the last look."""
+        import psutil
+
+        self._next = time.monotonic() + LOOK_EVERY
+        if self._port is None:
+            return False
+        try:
+            connections = psutil.net_connections(kind="tcp")
+        except (psutil.Error, OSError):
+            return False
+        # By their client's address: whether one is established, and whose it is. Each is listed from both
+        # ends, as long as they are there.
+        established: dict[Any, bool] = {}
+        owners: dict[Any, int | None] = {}
+        for connection in connections:
+            if not connection.laddr or not connection.raddr:
+                continue
+            if connection.raddr.port == self._port:
+                client = connection.laddr
+                owners[client] = connection.pid
+            elif connection.laddr.port == self._port:
+                client = connection.raddr
+            else:
+                continue
+            open_here = connection.status == psutil.CONN_ESTABLISHED
+            established[client] = established.get(client, False) or open_here
+        self._own = {
+            client for client in established if client in self._own or self._is_own(owners.get(client))
+        }
+        others = established.keys() - self._own
+        used = any(established[client] or client not in self._ended for client in others)
+        self._ended = {client for client in others if not established[client]}
+        return used
+
+    def _is_own(self, pid: int | None) -> bool:
+        import psutil
+
+        if pid is None or pid in self._parts:
+            return pid is not None
+        try:
+            return psutil.Process(pid).environ().get(processes.MARK) == self._record.mark
+        except (psutil.Error, OSError):
+            return False
+
+
+def _own_processes(session: LiveSession) -> set[int]:
+    return {os.getpid(), *(part.pid for part in session.record.processes.values())}
+
+
+def _debugging_port(session: LiveSession) -> int | None:
+    """The browser's debugging port on this machine; None if it has none."""
+    port = (session.endpoint or "").rpartition("127.0.0.1:")[2].partition("/")[0]
+    return int(port) if port.isdecimal() else None

@@ -27,6 +27,11 @@ from pytest_peaks.session.reservations import Reservations, allocating
 PROBE_TIMEOUT = 1.0
 # A supervisor that is told to end takes a tenth of a second; a browser on a user's own profile up to three.
 STOP_WAIT = 8.0
+# What the `launch` of a desk's record begins with.
+DESK = "desk:"
+# A session that is to be used again is asked twice, for a machine that is out of breath.
+RESPONSE_TIMEOUT = 1.5
+RESPONSE_TRIES = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +61,11 @@ class Hosted:
     def base(self) -> str:
         """Its name without the port that tells a terminal's further sessions apart."""
         return self.name.partition("@")[0]
+
+    @property
+    def is_desk(self) -> bool:
+        """Whether it is a desk, at which named identities take turns, and so nobody's to choose or to stop."""
+        return self.record.launch.startswith(DESK)
 
     @property
     def state(self) -> str:
@@ -92,7 +102,7 @@ class Hosted:
 def look(dirs: ProjectDirs) -> tuple[list[Hosted], list[Problem]]:
     """The hosted sessions of a project, by port, and files among the records that are none."""
     records, problems = Registry(dirs.records).list()
-    found = [_probe(dirs, record) for record in records if record.kind == "hosted"]
+    found = [probe(dirs, record) for record in records if record.kind == "hosted"]
     return sorted(found, key=lambda hosted: (hosted.record.port, hosted.record.session_id)), problems
 
 
@@ -107,7 +117,8 @@ def look_everywhere(dirs: ProjectDirs) -> list[Hosted]:
     return sorted(found, key=lambda hosted: (hosted.record.port, str(hosted.dirs.base)))
 
 
-def _probe(dirs: ProjectDirs, record: Record) -> Hosted:
+def probe(dirs: ProjectDirs, record: Record) -> Hosted:
+    """A hosted session as it is now."""
     state = record.owner.state()
     starting = state == "alive" and record.status == "starting"
     alive = state == "alive" and not starting and _answers(record.port)
@@ -119,6 +130,28 @@ def _answers(port: int) -> bool:
         _leave_no_trace(probe)
         return True
     return False
+
+
+def responds(hosted: Hosted) -> bool:
+    """Whether browser and MCP server answer: a stopped process accepts connections and says nothing."""
+    if not hosted.alive:
+        return False
+    urls = [hosted.record.endpoints.get("cdp", ""), hosted.record.endpoints.get("mcp", "")]
+    return all(any(_says_something(url) for _ in range(RESPONSE_TRIES)) for url in urls)
+
+
+def _says_something(url: str) -> bool:
+    place = urlsplit(url)
+    connection = http.client.HTTPConnection(place.hostname or "", place.port, timeout=RESPONSE_TIMEOUT)
+    try:
+        connection.request("GET", "/json/version" if place.scheme == "ws" else place.path)
+        connection.getresponse().read()
+    except (OSError, http.client.HTTPException):
+        return False
+    else:
+        return True
+    finally:
+        connection.close()
 
 
 def _leave_no_trace(probe: socket.socket) -> None:
@@ -155,7 +188,7 @@ def choose(found: list[Hosted], terminal: Terminal, port: int | None, *, of_any:
         candidates = [hosted for hosted in candidates if hosted.record.port == port]
     elif not candidates and not terminal.certain:
         # Without a terminal every call has another id.
-        candidates = [hosted for hosted in found if hosted.alive]
+        candidates = [hosted for hosted in found if hosted.alive and not hosted.is_desk]
     if len(candidates) == 1:
         return candidates[0]
     listed = listing(candidates or found)

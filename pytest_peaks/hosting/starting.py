@@ -96,7 +96,7 @@ class Start:
         own = [hosted for hosted in sessions.of_terminal(found, self.here) if hosted.alive or hosted.starting]
         if own or not reuse or self.here.certain:
             return sorted(own, key=lambda hosted: hosted.name != hosted.base)
-        live = [hosted for hosted in found if hosted.alive]
+        live = [hosted for hosted in found if hosted.alive and not hosted.is_desk]
         if len(self._on_port(live)) > 1:
             raise NoSessionError(
                 f"no terminal here, and more than one session: {sessions.listing(live)}",

@@ -62,7 +62,7 @@ def serve_own(dirs: ProjectDirs, spec: BrowserSpec, options: McpOptions, auth: s
     state = Store(dirs).load(auth) if auth is not None else None
     run = Run(uuid.uuid4().hex[:12], 0, "mcp", ProcessIdentity.of_self())
     manager = SessionManager(dirs, run, PortRange(0, 0, strict=False))
-    _end_on_signals()
+    end_on_signals()
     try:
         session = manager.acquire(spec)
         assert session.endpoint is not None, "a browser that peaks spawns is reached over CDP"
@@ -130,7 +130,7 @@ def serve_hosted(dirs: ProjectDirs, terminal: Terminal, options: McpOptions) -> 
     temp = Path(hosted.record.temp_dir)
     # With the session's mark and in its temp dir: this server ends, and what it left goes, with the session.
     env = child_environment(hosted.record.mark, temp)
-    _end_on_signals()
+    end_on_signals()
     try:
         code = _relay(options, mcp.on_endpoint(endpoint), env, temp / "output")
     except KeyboardInterrupt:
@@ -142,7 +142,7 @@ def serve_hosted(dirs: ProjectDirs, terminal: Terminal, options: McpOptions) -> 
     return code
 
 
-def _end_on_signals() -> None:
+def end_on_signals() -> None:
     """SIGTERM and SIGHUP end us like Ctrl-C: with everything cleared away."""
 
     def interrupt(*_: object) -> None:

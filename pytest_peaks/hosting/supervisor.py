@@ -19,7 +19,8 @@ from pathlib import Path
 
 from pytest_peaks.doors import mcp
 from pytest_peaks.errors import PeaksError, PortExhaustedError, StartFailedError, all_kinds
-from pytest_peaks.hosting.idle import IdleClock
+from pytest_peaks.hosting import use
+from pytest_peaks.hosting.idle import DirectUse, IdleClock
 from pytest_peaks.hosting.order import Order
 from pytest_peaks.session import guardian, processes, spawning
 from pytest_peaks.session.identity import ProcessIdentity
@@ -184,7 +185,9 @@ class Supervisor:
             env=child_environment(record.mark, Path(record.temp_dir)),
             log=self._order.dirs.logs / f"{session.session_id}.mcp.log",
             output_dir=Path(record.temp_dir) / "output",
+            notes=use.prepare(record),
         )
+        use.forget(record)  # the start's own calls are none
         if session.endpoint is None:
             self._client = mcp.McpClient(server.url)
             self._client.call("browser_tabs", action="list")
@@ -210,7 +213,9 @@ class Supervisor:
         """Return when the session is to end."""
         assert self._server is not None, "an open session has a server"
         idle = IdleClock(session, self._order.idle_timeout)
+        direct = DirectUse(session)
         while not self._stop.wait(BEAT):
+            direct.look()
             if not session.is_alive() or not self._server.is_alive() or idle.is_over():
                 return
 

@@ -1,0 +1,424 @@
+"""What the verbs of ``peaks session`` say: the fields of the first design's answers, and lines for a person."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pytest_peaks.cli.output import Reply, counted
+from pytest_peaks.desks import steps
+from pytest_peaks.desks.registered import registered
+from pytest_peaks.doors.mcp_client import client_config
+from pytest_peaks.errors import PeaksError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pytest_peaks.auth.model import State
+    from pytest_peaks.desks.ledger import Ledger
+    from pytest_peaks.desks.pool import Freed
+    from pytest_peaks.desks.settings import DeskSettings, PoolSettings
+    from pytest_peaks.desks.turns import Closed, Saved, Turn, Turns
+
+REGISTER = (
+    "register the desks once, `peaks session pool --config` prints what to add, and start the client anew: "
+    "clients read their MCP servers at their start"
+)
+
+
+def seated(
+    turns: Turns, name: str, turn: Turn, url: str | None, *, may_restore: bool, auth: str | None = None
+) -> Reply:
+    """The answer of create and resume."""
+    pool = turns.pool
+    desk = pool.desk(turn.claim.desk)
+    state = pool.states.path(name)
+    exists = pool.states.exists(name)
+    restore = turn.restored or (may_restore and exists and not turn.works and not turn.already)
+    steps_left: list[dict[str, Any]] = []
+    if not turn.works and not turn.already:
+        prefix = desk.settings.mcp_prefix
+        steps_left = (
+            steps.after_resume(prefix, state if exists else None, url)
+            if restore
+            else steps.after_create(prefix, url)
+        )
+    mcp_url = turn.place.mcp_url or desk.settings.mcp_url or _url_of(desk.settings)
+    warnings = [*turn.notes, *_unreachable(pool.settings, desk.settings, mcp_url, works=turn.works)]
+    if turn.visit is not None and turn.visit.problem:
+        warnings.append(f"the page did not open: {turn.visit.problem}")
+    free, total = _free(turns), len(pool.settings.desks)
+    how = "sits" if turn.already else "is seated"
+    message = f"session {name!r} {how} at {turn.claim.desk}; {free}/{total} desks free"
+    about = (
+        "restored"
+        if turn.restored
+        else f"begins with the login {auth!r}"
+        if auth
+        else _about(exists, restore)
+    )
+    lines = [
+        f"Seated at: {turn.claim.desk}  ({desk.settings.mcp_prefix}browser_*)",
+        *([f"MCP URL:   {mcp_url}"] if mcp_url else []),
+        f"State:     {state} ({about})",
+        *([f"Page:      {turn.visit.url}"] if turn.visit and not turn.visit.problem else []),
+        f"Lease:     {turn.claim.id} (epoch {turn.claim.epoch})",
+        f"Pool:      {free}/{total} desks free",
+        *(f"note: {warning}" for warning in warnings),
+        *(["Left for you to do:", *steps.as_text(steps_left)] if steps_left else []),
+        f"Next: `peaks session save {name}` to keep the login, `peaks session close {name}` when done.",
+    ]
+    fields = {
+        **_desk_fields(turns, name, turn.claim.desk),
+        "mcp_url": mcp_url or None,
+        "mcpServers": client_config(mcp_url, turn.claim.desk)["mcpServers"] if mcp_url else {},
+        "state_exists": exists,
+        "status": "active",
+        "restore": restore,
+        "restored": turn.restored,
+        "already_seated": turn.already,
+        "url": turn.visit.url if turn.visit else None,
+        "lease_id": turn.claim.id,
+        "epoch": turn.claim.epoch,
+        "free_desks_remaining": free,
+        "warnings": warnings,
+        "next": steps_left,
+    }
+    return Reply(message, fields, "\n".join(lines))
+
+
+def saved(turns: Turns, name: str, done: Saved) -> Reply:
+    """The answer of save."""
+    pool = turns.pool
+    desk = pool.desk(done.claim.desk)
+    state = pool.states.path(name)
+    left: list[dict[str, Any]] = []
+    if done.written:
+        message = f"session {name!r} is saved in {state}"
+    else:
+        target = state.with_name(f"{name}.incoming.json")
+        left = steps.to_save(desk.settings.mcp_prefix, name, target)
+        message = f"peaks can't reach into {done.claim.desk}: its own tools save session {name!r}"
+    lost = [f"a state cannot carry {what}" for what in done.lost]
+    lines = [message, *(f"note: {text}" for text in lost), *steps.as_text(left)]
+    fields = {
+        **_desk_fields(turns, name, done.claim.desk),
+        "state_exists": pool.states.exists(name),
+        "status": "active",
+        "saved": done.written,
+        "lost": list(done.lost),
+        "lease_id": done.claim.id,
+        "epoch": done.claim.epoch,
+        "free_desks_remaining": _free(turns),
+        "next": left,
+    }
+    return Reply(message, fields, "\n".join(lines))
+
+
+def closed(turns: Turns, name: str, done: Closed) -> Reply:
+    """The answer of close."""
+    pool = turns.pool
+    state = pool.states.path(name)
+    free, total = _free(turns), len(pool.settings.desks)
+    parts = [f"{done.freed} is free" if done.freed else f"session {name!r} had no desk"]
+    if done.discarded:
+        parts.append("the session is forgotten")
+        parts.append("its saved state is removed" if done.state_removed else "it had no saved state")
+    elif done.saved:
+        parts.append(f"its state is saved in {state}")
+    elif pool.states.exists(name):
+        parts.append(f"its state stays in {state}")
+    else:
+        parts.append("it has no saved state")
+    if done.note:
+        parts.append(done.note)
+    message = f"closed {name!r}: {', '.join(parts)}; {free}/{total} desks free"
+    desk = pool.desk(done.freed) if done.freed else None
+    left = steps.after_close(desk.settings.mcp_prefix) if desk is not None and not desk.works else []
+    fields = {
+        "session": name,
+        "freed_desk": done.freed,
+        "discarded": done.discarded,
+        "saved": done.saved,
+        "state_retained": not done.discarded and pool.states.exists(name),
+        "state_removed": done.state_removed,
+        "state_file": str(state),
+        "note": done.note,
+        "free_desks_remaining": free,
+        "next": left,
+    }
+    return Reply(message, fields, "\n".join([message, *steps.as_text(left)]))
+
+
+def listed(turns: Turns) -> Reply:
+    """The answer of list."""
+    pool = turns.pool
+    rules = pool.look()
+    rows = []
+    for name, session in sorted(rules.ledger.sessions.items()):
+        rows.append(
+            {
+                "session": name,
+                "desk": session.desk,
+                "status": session.status,
+                "state_exists": pool.states.exists(name),
+                "state_file": str(pool.states.path(name)),
+                "idle_seconds": int(turns.idle_of(session)),
+                "held_by": _holder(session.lease) if session.lease else None,
+                "owner_alive": not rules.is_vacated(session) if session.lease else None,
+                "lease_id": session.lease.id if session.lease else None,
+                "epoch": session.lease.epoch if session.lease else None,
+            }
+        )
+    summary = _summary(turns, rules.ledger)
+    head = (
+        f"Pool: {len(summary['free'])}/{len(summary['desks'])} desks free "
+        f"(idle timeout {pool.settings.idle_timeout:g}s)"
+    )
+    lines = [head]
+    for row in rows:
+        where = row["desk"] or "no desk"
+        lines.append(
+            f"{row['session']}  {row['status']}  {where}  idle {row['idle_seconds']}s  "
+            f"{'state saved' if row['state_exists'] else 'no state'}"
+        )
+    message = counted(len(rows), "session") if rows else "no sessions"
+    return Reply(
+        message, {"pool": summary, "sessions": rows}, "\n".join(lines if rows else [head, "no sessions"])
+    )
+
+
+def cleaned(turns: Turns, freed: Sequence[Freed], threshold: float | None) -> Reply:
+    """The answer of cleanup."""
+    seconds = turns.pool.settings.idle_timeout if threshold is None else threshold
+    rows = [
+        {
+            "session": one.session,
+            "desk": one.desk,
+            "idle_seconds": int(one.idle),
+            "saved": one.saved,
+            "note": one.note,
+        }
+        for one in freed
+    ]
+    released = [row for row, one in zip(rows, freed, strict=True) if not one.kept]
+    kept = [row for row, one in zip(rows, freed, strict=True) if one.kept]
+    free, total = _free(turns), len(turns.pool.settings.desks)
+    message = f"released {counted(len(released), 'desk')}; {free}/{total} desks free"
+    lines = [message]
+    for row in released:
+        saved = "saved" if row["saved"] else "nothing was unsaved"
+        lines.append(
+            f"{row['session']} left {row['desk']} (idle {row['idle_seconds']}s): {row['note'] or saved}"
+        )
+    lines += [f"{row['session']} keeps {row['desk']}: {row['note']}" for row in kept]
+    fields = {
+        "idle_timeout_seconds": _number(seconds),
+        "released": released,
+        "kept": kept,
+        "free_desks_remaining": free,
+    }
+    return Reply(message, fields, "\n".join(lines))
+
+
+def pool_shown(turns: Turns) -> Reply:
+    """The answer of pool: changes nothing, creates no file."""
+    pool, settings = turns.pool, turns.pool.settings
+    ledger = pool.look().ledger
+    rows = []
+    for name, known in ledger.desks.items():
+        desk = pool.desk(name, ledger)
+        health = desk.health()
+        rows.append(
+            {
+                "desk": name,
+                "state": known.state,
+                "kind": desk.settings.kind,
+                "session": ledger.seated().get(name),
+                "up": health.up,
+                "mcp_url": _url_of(desk.settings) or None,
+                "mcp_prefix": desk.settings.mcp_prefix,
+                "registered_in": [str(path) for path in registered(settings.dirs.root, name)],
+                "uses": known.uses,
+                "errors": known.errors,
+                "reason": known.reason,
+            }
+        )
+    summary = _summary(turns, ledger)
+    message = f"{len(summary['free'])}/{len(summary['desks'])} desks free"
+    lines = [f"Pool: {message} (idle timeout {settings.idle_timeout:g}s)"]
+    for row in rows:
+        who = f"  {row['session']}" if row["session"] else ""
+        up = "up" if row["up"] else "down"
+        why = f"  {row['reason']}" if row["reason"] else ""
+        lines.append(f"{row['desk']}  {row['state']}  {row['kind']}  {up}  {row['mcp_url'] or '-'}{who}{why}")
+    lines.append(
+        f"states in {settings.state_dir}, configured in {settings.config}" + _unless(settings.config_exists)
+    )
+    unregistered = [str(row["desk"]) for row in rows if not row["registered_in"]]
+    warnings = []
+    if unregistered:
+        warnings.append(f"no client that peaks knows of has registered {', '.join(unregistered)}: {REGISTER}")
+    lines += [f"note: {warning}" for warning in warnings]
+    fields = {
+        **summary,
+        "state_dir": str(settings.state_dir),
+        "pool_config": str(settings.config),
+        "pool_config_exists": settings.config_exists,
+        "ledger": str(settings.ledger),
+        "desk_details": rows,
+        "waiting": [waiter.session for waiter in ledger.queue],
+        "warnings": warnings,
+    }
+    return Reply(message, fields, "\n".join(lines))
+
+
+def client_entries(turns: Turns) -> Reply:
+    """The answer of pool --config."""
+    settings = turns.pool.settings
+    http = {desk.name: {"type": "http", "url": _url_of(desk)} for desk in settings.desks if _url_of(desk)}
+    stdio = {
+        desk.name: {"command": "peaks", "args": _stdio_arguments(settings, desk)}
+        for desk in settings.desks
+        if desk.kind != "external"
+    }
+    unknown = [desk.name for desk in settings.desks if desk.kind == "external" and not desk.mcp_url]
+    note = f"{', '.join(unknown)}: registered by you under that name" if unknown else ""
+    lines = [
+        "over HTTP (`peaks session pool --up` first):",
+        json.dumps({"mcpServers": http}, indent=2),
+        "over stdio (starts the desk when it is needed, and bears its restart):",
+        json.dumps({"mcpServers": stdio}, indent=2),
+        *([note] if note else []),
+        "clients read their MCP servers at their start: start the client anew after a change",
+    ]
+    fields = {"mcpServers": http, "mcpServersStdio": stdio, "note": note}
+    return Reply(f"{counted(len(settings.desks), 'desk')} to register", fields, "\n".join(lines))
+
+
+def brought_up(turns: Turns) -> Reply:
+    """The answer of pool --up."""
+    pool = turns.pool
+    revived = pool.revive()
+    up, failed = [], []
+    for settings in pool.settings.desks:
+        desk = pool.desk(settings.name)
+        try:
+            desk.start()
+        except PeaksError as error:
+            failed.append((settings.name, error))
+        else:
+            if desk.health().up:
+                up.append({"desk": settings.name, "mcp_url": _url_of(settings) or None})
+    message = f"{counted(len(up), 'desk')} up"
+    lines = [message, *(f"{row['desk']}  {row['mcp_url'] or '-'}" for row in up)]
+    lines += [f"{name} was put aside, and is tried again" for name in revived]
+    fields: dict[str, Any] = {
+        "up": up,
+        "revived": revived,
+        "failed": [{"desk": name, "error": e.code.lower(), "message": e.message} for name, e in failed],
+    }
+    failure = None
+    if failed:
+        name, first = failed[0]
+        failure = type(first)(f"{name}: {first.message}", hint=first.hint)
+    return Reply(message, fields, "\n".join(lines), failure)
+
+
+def brought_down(turns: Turns) -> Reply:
+    """The answer of pool --down."""
+    pool = turns.pool
+    turns.sweep()
+    seats = pool.look().ledger.seated()
+    down = []
+    for settings in pool.settings.desks:
+        if settings.name not in seats and pool.desk(settings.name).health().up:
+            pool.desk(settings.name).drain()
+            down.append(settings.name)
+    message = f"{counted(len(down), 'desk')} ended"
+    kept = [f"{desk} stays: {name} sits there" for desk, name in sorted(seats.items())]
+    return Reply(message, {"ended": down, "in_use": dict(sorted(seats.items()))}, "\n".join([message, *kept]))
+
+
+def state_from(path: Path) -> State:
+    """A storage state that a tool wrote.
+
+    :raises StateNotFoundError: there is none.
+    :raises InvalidStateError: it is no storageState.
+    """
+    from pytest_peaks.auth.store import read_file
+    from pytest_peaks.errors import StateNotFoundError
+
+    try:
+        return read_file(path, bound="")
+    except FileNotFoundError:
+        raise StateNotFoundError(
+            f"there is no {path}", hint="the tool browser_storage_state writes it; see `next` of save"
+        ) from None
+
+
+def _desk_fields(turns: Turns, name: str, desk: str) -> dict[str, Any]:
+    return {
+        "session": name,
+        "desk": desk,
+        "mcp_prefix": turns.pool.desk(desk).settings.mcp_prefix,
+        "state_file": str(turns.pool.states.path(name)),
+    }
+
+
+def _summary(turns: Turns, ledger: Ledger) -> dict[str, Any]:
+    settings = turns.pool.settings
+    return {
+        "desks": [desk.name for desk in settings.desks],
+        "free": [desk.name for desk in settings.desks if ledger.desks[desk.name].state == "free"],
+        "leased": dict(sorted(ledger.seated().items())),
+        "idle_timeout_seconds": _number(settings.idle_timeout),
+    }
+
+
+def _free(turns: Turns) -> int:
+    return len(turns.pool.free(turns.pool.look()))
+
+
+def _holder(lease: Any) -> dict[str, Any]:
+    owner = lease.owner or lease.seat
+    return {"kind": lease.kind, "pid": owner.pid if owner else None, "host": owner.host if owner else None}
+
+
+def _url_of(desk: DeskSettings) -> str:
+    return desk.mcp_url or (f"http://localhost:{desk.port}/mcp" if desk.kind == "hosted" else "")
+
+
+def _stdio_arguments(settings: PoolSettings, desk: DeskSettings) -> list[str]:
+    return ["mcp", "--desk", desk.name, "--project", str(settings.dirs.root)]
+
+
+def _unreachable(settings: PoolSettings, desk: DeskSettings, mcp_url: str, *, works: bool) -> list[str]:
+    """What to say where no client can have the desk's tools."""
+    from pytest_peaks.desks.registered import listens
+
+    known = registered(settings.dirs.root, desk.name)
+    if works or known:
+        return []
+    if not mcp_url or not listens(mcp_url):
+        why = f"nothing listens at {mcp_url}" if mcp_url else "peaks knows no address of it"
+        return [
+            f"no client can have the tools of {desk.name}: {why}, and no client that peaks knows of has registered "
+            f"it; {REGISTER}"
+        ]
+    return []
+
+
+def _about(exists: bool, restore: bool) -> str:
+    if restore:
+        return "to be restored"
+    return "saved before" if exists else "nothing saved yet"
+
+
+def _unless(exists: bool) -> str:
+    return "" if exists else " (not there: defaults)"
+
+
+def _number(seconds: float) -> float | int:
+    return int(seconds) if seconds == int(seconds) else seconds

@@ -1,0 +1,380 @@
+"""The pool's configuration: ``.peaks/pool.json``, flags and environment variables, read and validated once."""
+
+from __future__ import annotations
+
+import difflib
+import json
+import math
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Literal
+
+from pytest_peaks.auth.store import FOLDER as AUTH_FOLDER
+from pytest_peaks.desks.errors import BadConfigError, BadJsonError, SchemaTooNewError
+from pytest_peaks.errors import InvalidNameError, InvalidPortError
+from pytest_peaks.session.identity import check_name
+from pytest_peaks.session.paths import ProjectDirs, project_root
+from pytest_peaks.session.ports import PortRange
+from pytest_peaks.session.spec import BrowserName, BrowserSpec
+
+VERSION = 1
+FIRST_PORT, LAST_PORT = 8911, 8930
+DEFAULT_DESKS = ("playwright-desk-1", "playwright-desk-2", "playwright-desk-3")
+DEFAULT_IDLE = 1800.0
+# Source of the first: Crawlee's sessions (50 uses, an error budget of 3).
+DEFAULT_MAX_USES = 50
+DEFAULT_MAX_ERRORS = 3
+LARGEST_CONFIG = 1024 * 1024
+ENV_ROOT = "PEAKS_PLAYWRIGHT_ROOT"
+ENV_CONFIG = "PEAKS_PLAYWRIGHT_POOL_CONFIG"
+ENV_LEDGER = "PEAKS_PLAYWRIGHT_LEDGER"
+ENV_STATES = "PEAKS_PLAYWRIGHT_STATE_DIR"
+ENV_PORTS = "PEAKS_DESK_PORTS"
+TOP_KEYS = ("version", "desks", "idle_timeout_seconds", "state_dir", "max_uses", "max_errors")
+DESK_KEYS = ("name", "port", "browser", "headed", "executable", "endpoint", "mcp_url", "external")
+Kind = Literal["hosted", "endpoint", "external"]
+
+
+@dataclass(frozen=True, slots=True)
+class DeskSettings:
+    """One desk as configured.
+
+    :ivar port: where the MCP server of a hosted one listens.
+    :ivar endpoint: the CDP URL of a browser that somebody else runs.
+    :ivar mcp_url: an MCP server that somebody else runs.
+    :ivar external: somebody else's MCP server, known by its name only.
+    :ivar bare: it was given as a name and nothing else.
+    """
+
+    name: str
+    port: int = 0
+    browser: BrowserName = BrowserName.CHROMIUM
+    headed: bool = False
+    executable: Path | None = None
+    endpoint: str = ""
+    mcp_url: str = ""
+    external: bool = False
+    bare: bool = False
+
+    @property
+    def kind(self) -> Kind:
+        if self.endpoint:
+            return "endpoint"
+        return "external" if self.mcp_url or self.external else "hosted"
+
+    @property
+    def place(self) -> str:
+        return self.endpoint or self.mcp_url
+
+    @property
+    def mcp_prefix(self) -> str:
+        """What a client's names of the desk's tools begin with."""
+        return f"mcp__{self.name}__"
+
+    @property
+    def spec(self) -> BrowserSpec:
+        return BrowserSpec(
+            browser=self.browser, executable=self.executable, headed=self.headed, persistent=True
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class PoolSettings:
+    """A pool as configured.
+
+    :ivar config: its file, which need not exist.
+    :ivar idle_timeout: seconds after which ``cleanup`` frees a desk that nobody uses.
+    :ivar max_uses: leases after which a desk's browser is replaced.
+    :ivar max_errors: failures in a row after which a desk is given up.
+    :ivar own_ledger: the ledger is where it is by default.
+    """
+
+    dirs: ProjectDirs
+    config: Path
+    config_exists: bool
+    ledger: Path
+    state_dir: Path
+    desks: tuple[DeskSettings, ...]
+    idle_timeout: float = DEFAULT_IDLE
+    max_uses: int = DEFAULT_MAX_USES
+    max_errors: int = DEFAULT_MAX_ERRORS
+    own_ledger: bool = True
+
+    def desk(self, name: str) -> DeskSettings | None:
+        return next((desk for desk in self.desks if desk.name == name), None)
+
+
+def read_settings(
+    *,
+    root: Path | None = None,
+    config: Path | None = None,
+    ledger: Path | None = None,
+    state_dir: Path | None = None,
+    environ: Mapping[str, str] | None = None,
+) -> PoolSettings:
+    """The pool that flags, environment and configuration ask for, in this order. Creates nothing.
+
+    Relative `config` and `ledger` start at the working directory, a relative `state_dir` at the project.
+
+    :raises BadJsonError: the configuration is no JSON object.
+    :raises SchemaTooNewError: a later pytest-peaks wrote it.
+    :raises BadConfigError: a value can't be used; names the file, the key and the reason.
+    """
+    environ = os.environ if environ is None else environ
+
+    def given(flag: Path | None, variable: str) -> Path | None:
+        return flag if flag is not None else Path(environ[variable]) if environ.get(variable) else None
+
+    start = given(root, ENV_ROOT) or Path.cwd()
+    if not start.is_dir():
+        raise BadConfigError(
+            f"the project {start} is no directory", hint=f"correct --root, or the variable {ENV_ROOT}"
+        )
+    dirs = ProjectDirs.locate(project_root(start))
+    chosen, noted = given(config, ENV_CONFIG), given(ledger, ENV_LEDGER)
+    path = _absolute(chosen, Path.cwd()) if chosen is not None else dirs.base / "pool.json"
+    data = _Table(path, *_load(path, needed=chosen is not None))
+    own = dirs.base / "playwright-sessions.json"
+    states = given(state_dir, ENV_STATES)
+    if states is None:
+        states = (
+            Path(data.text("state_dir")) if "state_dir" in data.values else dirs.base / "playwright-state"
+        )
+    folder = _absolute(states, dirs.root)
+    _check_state_dir(folder, dirs, data)
+    where = _absolute(noted, Path.cwd()) if noted is not None else own
+    return PoolSettings(
+        dirs=dirs,
+        config=path,
+        config_exists=data.exists,
+        ledger=where,
+        state_dir=folder,
+        desks=_desks(data, dirs, _ports(environ)),
+        idle_timeout=data.seconds("idle_timeout_seconds", DEFAULT_IDLE),
+        max_uses=data.count("max_uses", DEFAULT_MAX_USES),
+        max_errors=data.count("max_errors", DEFAULT_MAX_ERRORS),
+        own_ledger=where == own,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Table:
+    """A JSON object of the configuration, with its place for messages."""
+
+    path: Path
+    values: Mapping[str, Any]
+    exists: bool
+    where: str = ""
+
+    def wrong(
+        self, key: str, reason: str, hint: str = "mend it, or leave it out for the default"
+    ) -> BadConfigError:
+        return BadConfigError(f"{self.path}: {self.where}{key} {reason}", hint=hint)
+
+    def check_keys(self, known: tuple[str, ...]) -> None:
+        for key in self.values:
+            if key not in known:
+                close = difflib.get_close_matches(key, known, n=1)
+                hint = f"did you mean {close[0]!r}?" if close else f"known are {', '.join(known)}"
+                raise self.wrong(key, "is unknown", hint)
+
+    def text(self, key: str, default: str = "") -> str:
+        value = self.values.get(key, default)
+        if not isinstance(value, str) or "\0" in value or (key in self.values and not value.strip()):
+            raise self.wrong(key, f"is {_shown(value)}, not a text")
+        return value
+
+    def flag(self, key: str) -> bool:
+        value = self.values.get(key, False)
+        if not isinstance(value, bool):
+            raise self.wrong(key, f"is {_shown(value)}, not true or false")
+        return value
+
+    def seconds(self, key: str, default: float) -> float:
+        value = self.values.get(key, default)
+        usable = isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < math.inf
+        if not usable:
+            raise self.wrong(key, f"is {_shown(value)}, not a number of seconds above 0")
+        return float(value)
+
+    def count(self, key: str, default: int) -> int:
+        value = self.values.get(key, default)
+        if type(value) is not int or value < 1:
+            raise self.wrong(key, f"is {_shown(value)}, not a whole number above 0")
+        return value
+
+
+def _load(path: Path, *, needed: bool) -> tuple[Mapping[str, Any], bool]:
+    try:
+        if path.stat().st_size > LARGEST_CONFIG or not path.is_file():
+            raise BadJsonError(f"{path} is no configuration: not a regular file of a usable size")
+        data = json.loads(path.read_text(encoding="utf-8-sig"))
+    except FileNotFoundError:
+        if needed:
+            raise BadConfigError(
+                f"there is no pool configuration {path}", hint="correct --pool-config"
+            ) from None
+        return {}, False
+    except OSError as error:
+        raise BadJsonError(f"{path} cannot be read: {error.strerror or error}") from None
+    except (ValueError, RecursionError) as error:
+        raise BadJsonError(f"{path} is no JSON: {error}", hint="mend it; peaks leaves it as it is") from None
+    if not isinstance(data, dict):
+        raise BadJsonError(
+            f"{path} is no JSON object", hint='such as {"version": 1, "desks": ["desk-1", "desk-2"]}'
+        )
+    table = _Table(path, data, exists=True)
+    version = data.get("version", VERSION)
+    if type(version) is not int or version < 1:
+        raise table.wrong("version", f"is {_shown(version)}, not {VERSION}")
+    if version > VERSION:
+        raise SchemaTooNewError(
+            f"{path}: version {version} is newer than {VERSION}", hint="upgrade pytest-peaks"
+        )
+    table.check_keys(TOP_KEYS)
+    return data, True
+
+
+def _desks(data: _Table, dirs: ProjectDirs, ports: PortRange) -> tuple[DeskSettings, ...]:
+    listed = data.values.get("desks", list(DEFAULT_DESKS))
+    if not isinstance(listed, list) or not listed:
+        raise data.wrong("desks", f"is {_shown(listed)}, not a list with at least one desk")
+    made = [_desk(data, number, value, dirs) for number, value in enumerate(listed)]
+    names, taken = set(), {desk.port for desk in made if desk.port}
+    for number, desk in enumerate(made):
+        if desk.name in names:
+            raise data.wrong(
+                f"desks[{number}]", f"is a second {desk.name!r}", "give each desk a name of its own"
+            )
+        names.add(desk.name)
+    if len(taken) < sum(bool(desk.port) for desk in made):
+        raise data.wrong("desks", "has one port twice", "give each desk a port of its own")
+    free = iter(port for port in range(ports.first, ports.last + 1) if port not in taken)
+    placed = []
+    for desk in made:
+        if desk.kind != "hosted" or desk.port:
+            placed.append(desk)
+            continue
+        port = next(free, None)
+        if port is None:
+            raise data.wrong(
+                "desks",
+                f"has more than the ports {ports.first}-{ports.last} are enough for",
+                f'give some of them a port: {{"name": …, "port": 9001}}, or set {ENV_PORTS}',
+            )
+        placed.append(replace(desk, port=port))
+    return tuple(placed)
+
+
+def _desk(data: _Table, number: int, value: object, dirs: ProjectDirs) -> DeskSettings:
+    where = f"desks[{number}]"
+    if isinstance(value, str):
+        return DeskSettings(_name(data, where, value), bare=True)
+    if not isinstance(value, dict):
+        raise data.wrong(where, f"is {_shown(value)}, not a name or an object")
+    table = _Table(data.path, value, exists=True, where=f"{where}.")
+    table.check_keys(DESK_KEYS)
+    if "name" not in value:
+        raise data.wrong(where, "has no name", 'such as {"name": "playwright-desk-1"}')
+    desk = DeskSettings(
+        name=_name(data, f"{where}.name", table.text("name")),
+        port=_port(table),
+        browser=_browser(table),
+        headed=table.flag("headed"),
+        executable=_absolute(Path(table.text("executable")), dirs.root) if "executable" in value else None,
+        endpoint=_url(table, "endpoint", ("ws", "wss", "http", "https")),
+        mcp_url=_url(table, "mcp_url", ("http", "https")),
+        external=table.flag("external"),
+        bare=set(value) == {"name"},
+    )
+    if desk.kind != "hosted":
+        for key in ("port", "browser", "headed", "executable"):
+            if key in value:
+                raise table.wrong(
+                    key, f"is given for a desk that is not hosted here (it has {_why(desk)})", "leave one out"
+                )
+    if desk.external and desk.endpoint:
+        raise table.wrong("external", "and endpoint contradict each other", "leave one out")
+    return desk
+
+
+def _why(desk: DeskSettings) -> str:
+    return "an endpoint" if desk.endpoint else "an mcp_url" if desk.mcp_url else "external"
+
+
+def _name(data: _Table, where: str, text: str) -> str:
+    try:
+        return check_name(text, "desk name")
+    except InvalidNameError as error:
+        raise data.wrong(where, f"is no usable name: {text[:60]!r}", error.hint) from None
+
+
+def _port(table: _Table) -> int:
+    if "port" not in table.values:
+        return 0
+    value = table.values["port"]
+    if type(value) is not int or not 1024 <= value <= 65535:
+        raise table.wrong("port", f"is {_shown(value)}, not a number within 1024-65535")
+    return value
+
+
+def _browser(table: _Table) -> BrowserName:
+    text = table.text("browser", BrowserName.CHROMIUM)
+    if text not in list(BrowserName) or not BrowserName(text).is_chromium:
+        known = ", ".join(name for name in BrowserName if name.is_chromium)
+        raise table.wrong(
+            "browser",
+            f"is {text[:40]!r}, none of {known}",
+            "a desk has to be blanked, which takes a Chromium",
+        )
+    return BrowserName(text)
+
+
+def _url(table: _Table, key: str, schemes: tuple[str, ...]) -> str:
+    from urllib.parse import urlsplit
+
+    text = table.text(key)
+    if not text:
+        return ""
+    try:
+        parts = urlsplit(text)
+        usable = parts.scheme in schemes and bool(parts.hostname) and (parts.port or 1) > 0
+    except ValueError:
+        usable = False
+    if not usable:
+        raise table.wrong(key, f"is no URL with {', '.join(schemes)}")
+    return text
+
+
+def _ports(environ: Mapping[str, str]) -> PortRange:
+    text = environ.get(ENV_PORTS, "")
+    if not text:
+        return PortRange(FIRST_PORT, LAST_PORT)
+    try:
+        found = PortRange.parse(text)
+    except InvalidPortError as error:
+        raise BadConfigError(f"{ENV_PORTS}: {error.message}", hint=error.hint) from None
+    if not found.first:
+        raise BadConfigError(f"{ENV_PORTS} is {text!r}", hint="desks have fixed ports: FIRST-LAST")
+    return found
+
+
+def _check_state_dir(folder: Path, dirs: ProjectDirs, data: _Table) -> None:
+    """States of desks lie apart from saved logins, so that nothing of a desk's ever removes one of those."""
+    auth, states = (Path(os.path.realpath(path)) for path in (dirs.base / AUTH_FOLDER, folder))
+    if states == auth or auth in states.parents:
+        raise data.wrong("state_dir", f"is {folder}, where saved logins are", "name a folder of its own")
+
+
+def _absolute(path: Path, start: Path) -> Path:
+    try:
+        return Path(os.path.abspath(start / path.expanduser()))  # noqa: PTH100 - links stay as they are
+    except (RuntimeError, ValueError):
+        raise BadConfigError(f"{str(path)!r} is no usable path", hint="write it out") from None
+
+
+def _shown(value: object) -> str:
+    text = json.dumps(value)
+    return text if len(text) <= 60 else f"{text[:57]}…"
