@@ -5,6 +5,7 @@ The command line wins over the environment, the environment over the ini file.
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -86,7 +87,24 @@ ATTACH = Option(
     "the id of a terminal from `peaks playwright ls`.",
     "URL",
 )
-OPTIONS = (BROWSER, EXECUTABLE, HEADED, ISOLATION, PORTS, REUSE, FRESH, ATTACH, DEBUG_PORT, MCP_COMMAND)
+DESK_WAIT = Option(
+    "desk_wait",
+    "Seconds that a test waits for a desk, or for its named identity to be free. Default: 300.",
+    "SECONDS",
+)
+OPTIONS = (
+    BROWSER,
+    EXECUTABLE,
+    HEADED,
+    ISOLATION,
+    PORTS,
+    REUSE,
+    FRESH,
+    ATTACH,
+    DEBUG_PORT,
+    MCP_COMMAND,
+    DESK_WAIT,
+)
 # What a value that may be left out means.
 REUSE_VALUES = ("on", "off", "force")
 
@@ -109,6 +127,7 @@ class PeaksConfig:
     reuse: str
     fresh: bool
     attach: str
+    desk_wait: float = 300.0
 
     @property
     def browser_spec(self) -> BrowserSpec:
@@ -169,6 +188,7 @@ def read(config: pytest.Config) -> PeaksConfig:
         reuse=value(REUSE, _reuse, "off"),
         fresh=value(FRESH, _boolean, False),
         attach=value(ATTACH, _attach, ""),
+        desk_wait=value(DESK_WAIT, _wait, 300.0),
     )
 
 
@@ -213,6 +233,16 @@ def _reuse(text: str) -> str:
     if text not in REUSE_VALUES:
         raise InvalidOptionError(f"{text!r} is not a kind of reuse", hint="choose one of: on, off, force")
     return text
+
+
+def _wait(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = -1.0
+    if not 0 <= seconds < math.inf:
+        raise InvalidOptionError(f"{text!r} is not a number of seconds", hint="0 does not wait at all")
+    return seconds
 
 
 def _attach(text: str) -> str:

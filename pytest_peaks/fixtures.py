@@ -14,6 +14,7 @@ from pytest_peaks import state
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, BrowserContext, Page
 
+    from pytest_peaks.at_desks import PeaksPool
     from pytest_peaks.doors.cli import PeaksCli
     from pytest_peaks.doors.mcp import McpClient
     from pytest_peaks.handle import PeaksSession
@@ -28,6 +29,7 @@ BROWSER_FIXTURES = frozenset(
         "peaks_session",
         "peaks_sessions",
         "peaks_session_factory",
+        "peaks_pool",
         "peaks_page",
         "peaks_context",
         "peaks_browser",
@@ -58,8 +60,9 @@ def _peaks_owner(request: pytest.FixtureRequest, pytestconfig: pytest.Config) ->
             return None
 
     from pytest_peaks.logging_in import make_logins
+    from pytest_peaks.telling import teller
 
-    owner = run_state.owner = Owner(run_state.config, run_state.run, borrow)
+    owner = run_state.owner = Owner(run_state.config, run_state.run, borrow, teller(pytestconfig))
     owner.logins = make_logins(pytestconfig, owner)
     yield owner
     owner.close()
@@ -115,6 +118,14 @@ def peaks_session_factory(
     from pytest_peaks.openers import SessionFactory
 
     return SessionFactory(_peaks_owner, state.of(pytestconfig).config, _peaks_base_url)
+
+
+@pytest.fixture(scope="session")
+def peaks_pool(_peaks_owner: Owner, _peaks_base_url: str | None) -> PeaksPool:
+    """The pool of desks: ``with peaks_pool.seat("gmail", save=True) as session: …``."""
+    from pytest_peaks.at_desks import PeaksPool
+
+    return PeaksPool(_peaks_owner, _peaks_base_url)
 
 
 @pytest.fixture

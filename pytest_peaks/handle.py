@@ -282,13 +282,29 @@ class PeaksSession:
         return bool(self._spec.browser.persistent or self._spec.browser.by_driver or self._spec.doors)
 
     def write_back(self) -> None:
-        """Save the login again, for servers that rotate tokens; for a test that passed.
+        """Save the login again, for servers that rotate tokens, or the identity at a desk; for a test that passed.
 
         Nothing happens without ``write_back`` in the login's settings, or if the test has logged out or closed
         the session.
         """
-        if self._page is not None and not self._closed:
+        if self._spec.desk:
+            if not self._closed:
+                (self._owner.desks.save if self._spec.save else self._owner.desks.check)(self._live)
+        elif self._page is not None and not self._closed:
             self._begins_with.write_back(self.context, self._page)
+
+    def save(self) -> None:
+        """Save what a named identity at a desk holds now.
+
+        :raises InvalidOptionError: the session is not at a desk.
+        :raises LeaseLostError: the desk was taken away meanwhile; nothing is saved.
+        """
+        self._require_open()
+        if not self._spec.desk:
+            raise InvalidOptionError(
+                f"session {self.name!r} is no named identity", hint='@pytest.mark.peaks_session(desk="NAME")'
+            )
+        self._owner.desks.save(self._live)
 
     @property
     def account(self) -> object:

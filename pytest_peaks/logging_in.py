@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -76,16 +75,7 @@ def make_logins(config: pytest.Config, owner: Owner) -> Logins:
         with owner.open(spec, state=begin_with) as session:
             yield session.page
 
-    def say(text: str) -> None:
-        """Tell the user at once, also from a worker and while output is captured."""
-        capture = config.pluginmanager.get_plugin("capturemanager")
-        with capture.global_and_fixture_disabled() if capture is not None else contextlib.nullcontext():
-            stream = sys.__stderr__
-            if stream is not None:
-                stream.write(f"\npeaks: {text}\n")
-                stream.flush()
-
-    return Logins(owner.manager.dirs, owner.run, ConftestHooks(config), open_page, say)
+    return Logins(owner.manager.dirs, owner.run, ConftestHooks(config), open_page, owner.tell)
 
 
 def log_context_in(item: Any, login: Login) -> None:

@@ -12,14 +12,15 @@ from typing import Any
 from pytest_peaks.config import PeaksConfig, one_of, path_from
 from pytest_peaks.errors import InvalidOptionError
 from pytest_peaks.session.identity import check_name
-from pytest_peaks.session.spec import BrowserName, Door, Isolation, SessionSpec
+from pytest_peaks.session.spec import BrowserName, BrowserSpec, Door, Isolation, SessionSpec
 
 NAME = "peaks_session"
 DESCRIPTION = (
-    f"{NAME}(name=None, *, auth=None, isolation=None, browser=None, user_data_dir=None, url=None, doors=(), "
-    "mcp_caps=(), mcp_args=(), **context_options): "
-    "the browser session of this test. auth is the saved login that it begins with, None for none; isolation "
-    "is 'fresh' (a context of its own in the worker's browser), 'profile' (the worker's kept profile) or "
+    f"{NAME}(name=None, *, auth=None, desk=None, save=False, isolation=None, browser=None, user_data_dir=None, "
+    "url=None, doors=(), mcp_caps=(), mcp_args=(), **context_options): "
+    "the browser session of this test. auth is the saved login that it begins with, None for none; desk is the "
+    "named identity that the test is, at a desk of the pool, and save=True saves it again if the test passes; "
+    "isolation is 'fresh' (a context of its own in the worker's browser), 'profile' (the worker's kept profile) or "
     "'browser' (a process of its own); user_data_dir is a profile of yours, kept; url is where the page is when "
     "the test gets it; doors=('mcp', 'cli') opens an MCP server on the session, with mcp_caps and mcp_args, and "
     "playwright-cli; context_options are those of Playwright's Browser.new_context, such as viewport or locale. "
@@ -71,6 +72,8 @@ CONTEXT_OPTIONS = frozenset(
 OWN_ARGUMENTS = (
     "name",
     "auth",
+    "desk",
+    "save",
     "isolation",
     "browser",
     "user_data_dir",
@@ -106,15 +109,7 @@ def build_spec(arguments: Mapping[str, Any], config: PeaksConfig) -> SessionSpec
 
     :raises InvalidOptionError: an argument is unknown, has a wrong value, or contradicts another.
     """
-    for key in arguments:
-        if key not in OWN_ARGUMENTS and key not in CONTEXT_OPTIONS:
-            close = difflib.get_close_matches(key, [*OWN_ARGUMENTS, *CONTEXT_OPTIONS], n=1)
-            raise InvalidOptionError(
-                f"unknown argument {key!r}",
-                hint=f"did you mean {close[0]!r}?"
-                if close
-                else f"known are {', '.join(OWN_ARGUMENTS)} and the options of Browser.new_context",
-            )
+    _check_known(arguments)
     name = arguments.get("name")
     url = arguments.get("url")
     data_dir = arguments.get("user_data_dir")
@@ -126,6 +121,11 @@ def build_spec(arguments: Mapping[str, Any], config: PeaksConfig) -> SessionSpec
         raise InvalidOptionError(
             f"user_data_dir is {data_dir!r}", hint="give a path; relative ones start at rootdir"
         )
+
+    if arguments.get("desk") is not None:
+        return _at_a_desk(arguments, name or "", url, config)
+    if arguments.get("save"):
+        raise InvalidOptionError("save is given without desk", hint='desk="NAME" names the identity to save')
 
     browser = config.browser_spec
     if arguments.get("browser") is not None:
@@ -169,6 +169,47 @@ def build_spec(arguments: Mapping[str, Any], config: PeaksConfig) -> SessionSpec
         doors=doors,
         mcp=mcp,
         auth=_auth(arguments),
+    )
+
+
+def _check_known(arguments: Mapping[str, Any]) -> None:
+    for key in arguments:
+        if key not in OWN_ARGUMENTS and key not in CONTEXT_OPTIONS:
+            close = difflib.get_close_matches(key, [*OWN_ARGUMENTS, *CONTEXT_OPTIONS], n=1)
+            raise InvalidOptionError(
+                f"unknown argument {key!r}",
+                hint=f"did you mean {close[0]!r}?"
+                if close
+                else f"known are {', '.join(OWN_ARGUMENTS)} and the options of Browser.new_context",
+            )
+
+
+def _at_a_desk(arguments: Mapping[str, Any], name: str, url: str | None, config: PeaksConfig) -> SessionSpec:
+    """The session of a named identity: its desk says which browser that is, and all doors lead there."""
+    desk, save = check_name(arguments["desk"], "desk"), arguments.get("save", False)
+    if not isinstance(save, bool):
+        raise InvalidOptionError(f"save is {save!r}", hint="choose one of: True, False")
+    possible = ("name", "desk", "save", "url", "doors", "mcp_caps", "mcp_args")
+    others = sorted(key for key, value in arguments.items() if key not in possible and value is not None)
+    if others:
+        raise InvalidOptionError(
+            f"desk and {', '.join(others)} contradict each other: a desk has its browser, and the identity its login",
+            hint="leave out the one or the other; .peaks/pool.json says what browser a desk has",
+        )
+    mcp = dataclasses.replace(
+        config.mcp, caps=_texts(arguments, "mcp_caps"), args=_texts(arguments, "mcp_args")
+    )
+    for door in _texts(arguments, "doors"):
+        one_of(Door, door, "a door")
+    return SessionSpec(
+        browser=BrowserSpec(persistent=True),
+        name=name or desk,
+        isolation=Isolation.PROFILE,
+        url=url,
+        doors=frozenset(Door),
+        mcp=mcp,
+        desk=desk,
+        save=save,
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import threading
 from collections.abc import Callable
 from dataclasses import replace
@@ -24,6 +25,7 @@ from pytest_peaks.session.watchdog import Watchdog
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, BrowserContext, Playwright
 
+    from pytest_peaks.at_desks import DeskSeats
     from pytest_peaks.auth.model import State
     from pytest_peaks.auth.source import Login, Logins
 
@@ -37,13 +39,20 @@ class Owner:
 
     logins: Logins
 
-    def __init__(self, config: PeaksConfig, run: Run, borrow: Callable[[], Playwright | None]) -> None:
+    def __init__(
+        self,
+        config: PeaksConfig,
+        run: Run,
+        borrow: Callable[[], Playwright | None],
+        tell: Callable[[str], None] = lambda _: None,
+    ) -> None:
         self.config = config
         self.run = run
         dirs = ProjectDirs.locate(project_root(config.root))
         self.manager = SessionManager(dirs, run, config.ports)
         self.thread = threading.get_ident()
         self.said: list[str] = []
+        self.tell = tell
         self.door = PlaywrightDoor(lambda: self.manager.temp_dir, borrow)
         self.mcp_servers = McpServers()
         self.cli_daemons = CliDaemons(dirs)
@@ -56,6 +65,13 @@ class Owner:
         self._watchdog: Watchdog | None = None
         if run.controller != self.manager.owner and run.controller.state() == "alive":
             self._watchdog = Watchdog(run.controller, self._orphaned)
+
+    @functools.cached_property
+    def desks(self) -> DeskSeats:
+        """The seats of this process at the project's desks."""
+        from pytest_peaks.at_desks import DeskSeats
+
+        return DeskSeats(self, self.tell)
 
     def open(
         self, spec: SessionSpec, base_url: str | None = None, *, state: State | None = None
@@ -176,6 +192,8 @@ class Owner:
 
     def _live(self, spec: SessionSpec) -> tuple[LiveSession, bool]:
         """The process for a session, and whether it is the session's own."""
+        if spec.desk:
+            return self.desks.seat(spec), True
         key = spec.browser
         # A process has one default context, and doors see the tabs of all: beside a session with doors, each
         # needs a process of its own.

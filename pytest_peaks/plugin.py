@@ -21,6 +21,7 @@ from pytest_peaks.fixtures import (  # noqa: F401 - found by pytest in this modu
     peaks_context,
     peaks_mcp,
     peaks_page,
+    peaks_pool,
     peaks_session,
     peaks_session_factory,
     peaks_sessions,

@@ -22,7 +22,7 @@ from pytest_peaks.errors import (
     PortExhaustedError,
     WipeFailedError,
 )
-from pytest_peaks.hosting import sessions, supervisor
+from pytest_peaks.hosting import lasting, sessions, supervisor
 from pytest_peaks.hosting.order import Order
 from pytest_peaks.session import processes
 from pytest_peaks.session.identity import ProcessIdentity
@@ -134,9 +134,11 @@ class HostedDesk:
         if found is not None and usable:
             place = _place(found.record)
             try:
+                # Before anything else: if it is ending now, it can't be blanked any more.
+                lasting.use(Path(found.record.temp_dir), self._pool.until)
                 self._blank(place)
                 return place
-            except (DeskFailedError, WipeFailedError, BrowserLostError):
+            except (OSError, DeskFailedError, WipeFailedError, BrowserLostError):
                 pass  # a browser that can't be blanked is replaced
         if found is not None:
             sessions.stop(found)
@@ -206,7 +208,7 @@ class HostedDesk:
         """
         port = self.settings.port
         hosting = Hosting(self.session_id, False, PortRange(port, port), "", self._launch())
-        order = Order(self._pool.dirs, self.settings.spec, hosting, McpOptions(), 0.0)
+        order = Order(self._pool.dirs, self.settings.spec, hosting, McpOptions(), 0.0, self._pool.until)
         try:
             return supervisor.start(order)
         except ConflictError:

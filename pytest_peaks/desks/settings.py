@@ -14,7 +14,7 @@ from typing import Any, Literal
 from pytest_peaks.auth.store import FOLDER as AUTH_FOLDER
 from pytest_peaks.desks.errors import BadConfigError, BadJsonError, SchemaTooNewError
 from pytest_peaks.errors import InvalidNameError, InvalidPortError
-from pytest_peaks.session.identity import check_name
+from pytest_peaks.session.identity import ProcessIdentity, check_name
 from pytest_peaks.session.paths import ProjectDirs, project_root
 from pytest_peaks.session.ports import PortRange
 from pytest_peaks.session.spec import BrowserName, BrowserSpec
@@ -89,6 +89,7 @@ class PoolSettings:
     :ivar max_uses: leases after which a desk's browser is replaced.
     :ivar max_errors: failures in a row after which a desk is given up.
     :ivar own_ledger: the ledger is where it is by default.
+    :ivar until: a process with which desks end that are started now, unless somebody else comes to sit there.
     """
 
     dirs: ProjectDirs
@@ -101,6 +102,7 @@ class PoolSettings:
     max_uses: int = DEFAULT_MAX_USES
     max_errors: int = DEFAULT_MAX_ERRORS
     own_ledger: bool = True
+    until: ProcessIdentity | None = None
 
     def desk(self, name: str) -> DeskSettings | None:
         return next((desk for desk in self.desks if desk.name == name), None)

@@ -130,15 +130,17 @@ class Turns:
         """
         check_name(name)
         check_url(url)
-        begins_with = login
+        restores = False
         if self.pool.states.exists(name) and name not in self.pool.look().ledger.sessions:
             if orphan is None:
                 raise StateExistsError(
                     f"a saved state of {name!r} is there already, of no session: {self.pool.states.path(name)}",
                     hint="--restore begins with it, --discard removes it",
                 )
-            if orphan == "restore" and browser:
-                begins_with = self.pool.states.load(name)
+            restores = orphan == "restore"
+
+        def load() -> State | None:
+            return self._state_of(name) if restores else login
 
         def check(rules: Rules) -> None:
             if name in rules.ledger.sessions:
@@ -150,7 +152,7 @@ class Turns:
                 )
 
         turn = self._sit_down(
-            name, check, begins_with, browser=browser, wait=wait, discard=orphan == "discard", url=url
+            name, check, load, browser=browser, wait=wait, discard=orphan == "discard", url=url
         )
         turn.restored = turn.restored and login is None
         return turn
@@ -176,10 +178,33 @@ class Turns:
         def check(rules: Rules) -> None:
             rules.known(name)
 
-        state = None
-        if browser and self.pool.states.exists(name):
-            state = self.pool.states.load(name)
-        return self._sit_down(name, check, state, browser=browser, wait=wait, discard=False, url=url)
+        return self._sit_down(
+            name, check, lambda: self._state_of(name), browser=browser, wait=wait, discard=False, url=url
+        )
+
+    def seat(self, name: str, *, url: str | None = None, wait: float | None = None) -> Turn:
+        """A turn of a program's own with a session, which is made if there is none; its saved state is restored.
+
+        Whoever sits there already is waited for, whatever holds it.
+
+        :raises SessionBusyError: the session was not free in time.
+        :raises NoFreeDeskError: no desk was.
+        :raises DeskFailedError: no desk works.
+        """
+        check_name(name)
+        check_url(url)
+        return self._sit_down(
+            name,
+            lambda _: None,
+            lambda: self._state_of(name),
+            browser=True,
+            wait=wait,
+            discard=False,
+            url=url,
+        )
+
+    def _state_of(self, name: str) -> State | None:
+        return self.pool.states.load(name) if self.pool.states.exists(name) else None
 
     def save(self, name: str, *, lease: str | None = None, given: State | None = None) -> Saved:
         """Save what a session's browser holds; its tabs stay as they are.
@@ -325,7 +350,7 @@ class Turns:
         self,
         name: str,
         check: Callable[[Rules], None],
-        state: State | None,
+        load: Callable[[], State | None],
         *,
         browser: bool,
         wait: float | None,
@@ -345,6 +370,8 @@ class Turns:
                 with self._unless_interrupted(claim):
                     if discard:
                         self.pool.states.remove(name)
+                    # Only now: whoever sat there before may have saved something meanwhile.
+                    state = load() if browser else None
                     return self._seat_down(claim, state, browser=browser, url=url)
             except PortExhaustedError as error:
                 failed[claim.desk] = error

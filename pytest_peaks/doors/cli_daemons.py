@@ -57,6 +57,10 @@ class CliDaemons:
         if not used.commands <= HARMLESS:
             self._give_up(live)
 
+    def forget(self, live: LiveSession) -> None:
+        """End the daemon of a session that ends."""
+        self._give_up(live)
+
     def _give_up(self, live: LiveSession) -> None:
         daemon = self._daemons.pop(live.session_id, None)
         if daemon is not None:

@@ -47,6 +47,13 @@ class McpServers:
             server.spawned.pipe.close()
             processes.end_tree(server.spawned.identity, grace=0.0)
 
+    def forget(self, live: LiveSession) -> None:
+        """End all servers of a session that ends."""
+        for key in [key for key in self._servers if key[0] == live.session_id]:
+            server = self._servers.pop(key)
+            server.spawned.pipe.close()
+            processes.end_tree(server.spawned.identity, grace=0.0)
+
     def _start(self, live: LiveSession, options: McpOptions) -> McpServer:
         from pytest_peaks.doors import mcp
 

@@ -220,13 +220,15 @@ class _Bridge:
             except (OSError, http.client.HTTPException) as error:
                 said = error
                 continue
-            if messages.may_be_asked(messages.parse(self._hello)):
-                threading.Thread(target=self._listen, args=(self._link,), daemon=True).start()
+            threading.Thread(target=self._listen, args=(self._link,), daemon=True).start()
             return self._link, texts
         raise McpFailedError(f"the MCP server at {url} does not answer: {said}", hint="call again")
 
     def _listen(self, link: Link) -> None:
-        """Pass on what the server asks on its own account, such as for the client's roots before the first call."""
+        """Pass on what the server says on its own account.
+
+        Before a client's first call it asks for its roots there, and waits a minute for them.
+        """
         with (
             contextlib.suppress(OSError, http.client.HTTPException),
             contextlib.closing(link.send("GET")) as connection,

@@ -11,9 +11,6 @@ PARSE_ERROR = -32700
 INVALID_REQUEST = -32600
 FAILED = -32000
 
-# With one of these, a server may ask a client something on a stream of its own.
-_ASKED = ("roots", "sampling", "elicitation")
-
 
 def parse(data: bytes) -> Any:
     """A message, or a batch of them.
@@ -46,13 +43,6 @@ def cancelled(message: Any) -> Any:
     params = message.get("params")
     number = params.get("requestId") if isinstance(params, dict) else None
     return number if isinstance(number, int | str) else None
-
-
-def may_be_asked(hello: Any) -> bool:
-    """Whether the client that says this `initialize` answers requests of servers."""
-    params = hello.get("params")
-    can = params.get("capabilities") if isinstance(params, dict) else None
-    return isinstance(can, dict) and any(name in can for name in _ASKED)
 
 
 def read(answer: http.client.HTTPResponse) -> Iterator[tuple[str, Any]]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from pytest_peaks.session.identity import ProcessIdentity
 from pytest_peaks.session.paths import ProjectDirs
 from pytest_peaks.session.ports import PortRange
 from pytest_peaks.session.spec import BrowserName, BrowserSpec, Hosting, McpOptions
@@ -17,6 +18,8 @@ class Order:
     """What a supervisor is asked to host.
 
     :ivar idle_timeout: seconds without a client after which the session ends; 0 for never.
+    :ivar until: a process with which the session ends, and with all others for
+        whom it is used meanwhile (:mod:`~pytest_peaks.hosting.lasting`); None for one that stays.
     """
 
     dirs: ProjectDirs
@@ -24,6 +27,7 @@ class Order:
     hosting: Hosting
     mcp: McpOptions
     idle_timeout: float = 0.0
+    until: ProcessIdentity | None = None
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -43,6 +47,7 @@ class Order:
             "settle": self.mcp.settle,
             "command": self.mcp.command,
             "idleTimeout": self.idle_timeout,
+            "until": self.until.to_json() if self.until else None,
         }
 
     @classmethod
@@ -66,4 +71,5 @@ class Order:
             ),
             McpOptions(tuple(data["caps"]), tuple(data["args"]), data["settle"], data["command"]),
             data["idleTimeout"],
+            ProcessIdentity.from_json(data["until"]) if data["until"] else None,
         )

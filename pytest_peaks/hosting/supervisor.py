@@ -19,7 +19,7 @@ from pathlib import Path
 
 from pytest_peaks.doors import mcp
 from pytest_peaks.errors import PeaksError, PortExhaustedError, StartFailedError, all_kinds
-from pytest_peaks.hosting import use
+from pytest_peaks.hosting import lasting, use
 from pytest_peaks.hosting.idle import DirectUse, IdleClock
 from pytest_peaks.hosting.order import Order
 from pytest_peaks.session import guardian, processes, spawning
@@ -217,6 +217,8 @@ class Supervisor:
         while not self._stop.wait(BEAT):
             direct.look()
             if not session.is_alive() or not self._server.is_alive() or idle.is_over():
+                return
+            if lasting.is_over(Path(session.record.temp_dir), self._order.until):
                 return
 
     def close(self) -> None:

@@ -101,6 +101,8 @@ class SessionSpec:
     :ivar url: where the page is taken before the test gets it.
     :ivar context_options: keyword arguments of Playwright's ``Browser.new_context``.
     :ivar auth: the saved login that it begins with; empty for none.
+    :ivar desk: the named identity that it is, at one of the project's desks; empty for none.
+    :ivar save: what that identity holds at the end of a test that passed is saved.
     :ivar doors: what else is to lead into it. A session with one runs in the browser's default
         context, which all doors share.
     """
@@ -113,6 +115,8 @@ class SessionSpec:
     doors: frozenset[Door] = frozenset()
     mcp: McpOptions = McpOptions(settle=0)
     auth: str = ""
+    desk: str = ""
+    save: bool = False
 
 
 @dataclass(frozen=True, slots=True)
