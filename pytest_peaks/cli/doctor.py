@@ -32,12 +32,16 @@ MARKS = {"ok": "✓", "warning": "!", "problem": "✗"}
     help="Path of the browser's executable. Default: look for one.",
 )
 @click.option("--no-start", is_flag=True, help="Do not start a browser.")
-def doctor(project: Path | None, browser: str | None, executable: Path | None, *, no_start: bool) -> Reply:
+@click.option("--fix", is_flag=True, help="Set a damaged ledger of desks aside, and make it anew.")
+def doctor(
+    project: Path | None, browser: str | None, executable: Path | None, *, no_start: bool, fix: bool
+) -> Reply:
     """Check this machine and project, and start one browser for real.
 
     Exits with 0 if nothing keeps tests from running, else with 1.
     """
     subject = _subject(project, browser, executable)
+    mended = _mend(subject) if fix else []
     found = list(_examine(subject, start=not no_start))
     problems = [check for check in found if check.status == "problem"]
     warnings = sum(check.status == "warning" for check in found)
@@ -46,15 +50,27 @@ def doctor(project: Path | None, browser: str | None, executable: Path | None, *
         "warnings": warnings,
         "problems": len(problems),
         "checks": [check.to_json() for check in found],
+        "fixed": mended,
     }
+    text = "\n".join([*(f"fixed: {what}" for what in mended), _as_text(found)])
     if problems:
         failure = ProblemsFoundError(
             f"{counted(len(problems), 'problem')}: " + "; ".join(f"{c.name}: {c.detail}" for c in problems),
             hint="; ".join(dict.fromkeys(check.mend for check in problems if check.mend)),
         )
-        return Reply(failure.message, fields, _as_text(found), failure)
+        return Reply(failure.message, fields, text, failure)
     message = f"no problem found, {counted(warnings, 'warning')}"
-    return Reply(message, fields, f"{_as_text(found)}\n{message}")
+    return Reply(message, fields, f"{text}\n{message}")
+
+
+def _mend(subject: Subject) -> list[str]:
+    """What was mended; what could not be is for its check to tell."""
+    from pytest_peaks.cli.checks.desks import mend_ledger
+
+    try:
+        return mend_ledger(subject.dirs)
+    except PeaksError:
+        return []
 
 
 def _subject(project: Path | None, browser: str | None, executable: Path | None) -> Subject:
@@ -76,6 +92,7 @@ def _subject(project: Path | None, browser: str | None, executable: Path | None)
 
 
 def _examine(subject: Subject, *, start: bool) -> Iterator[Check]:
+    from pytest_peaks.cli.checks import desks as pool
     from pytest_peaks.cli.checks import examine, machine
     from pytest_peaks.cli.checks import named as sessions
     from pytest_peaks.cli.checks import project as own
@@ -101,6 +118,7 @@ def _examine(subject: Subject, *, start: bool) -> Iterator[Check]:
         "leftovers": own.leftovers,
         "named-sessions": sessions.named,
         "saved-logins": own.saved_logins,
+        "desks": pool.desks,
     }
     if start:
         checks["start"] = trial.start

@@ -16,10 +16,11 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from pytest_peaks.auth.model import State
+    from pytest_peaks.desks.ending import Closed, Saved
     from pytest_peaks.desks.ledger import Ledger
     from pytest_peaks.desks.pool import Freed
     from pytest_peaks.desks.settings import DeskSettings, PoolSettings
-    from pytest_peaks.desks.turns import Closed, Saved, Turn, Turns
+    from pytest_peaks.desks.turns import Turn, Turns
 
 REGISTER = (
     "register the desks once, `peaks session pool --config` prints what to add, and start the client anew: "

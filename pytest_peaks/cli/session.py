@@ -244,3 +244,26 @@ def pool(show_config: bool, up: bool, down: bool) -> Reply:
         if down:
             return seating.brought_down(turns)
         return seating.pool_shown(turns)
+
+
+@session.command()
+@click.option(
+    "--interval", type=click.FloatRange(0.1, 3600), default=1.0, metavar="SECONDS", help="From look to look."
+)
+@click.option("--looks", type=click.IntRange(1), metavar="N", help="End after so many looks.")
+@click.pass_obj
+def watch(printer: Printer, interval: float, looks: int | None) -> Reply | None:
+    """Show who sits where, idle for how long, with how much memory, on which page; Ctrl-C ends it."""
+    from pytest_peaks.cli.watch import lines
+    from pytest_peaks.cli.watch import watch as show
+    from pytest_peaks.desks.overview import rows
+
+    with _turns() as turns:
+        if printer.as_json:  # one object: one look
+            found = rows(turns)
+            return Reply(
+                f"{len(found)} desks", {"desks": [row.to_json() for row in found]}, "\n".join(lines(found))
+            )
+        with contextlib.suppress(KeyboardInterrupt, BrokenPipeError):
+            show(turns, interval, looks)
+        return None

@@ -73,6 +73,7 @@ class Rules:
             phase="starting",
             heartbeat=self.now(),
             browser=browser,
+            taken_at=int(self.now().wall),
         )
         return self.claim(name)
 
@@ -159,6 +160,7 @@ class Rules:
             heartbeat=self.now(),
             seat=old.seat,
             browser=old.browser,
+            taken_at=old.taken_at,
         )
         return self.claim(name)
 

@@ -39,6 +39,7 @@ class Lease:
     :ivar seat: the process behind the desk; when it is dead, the seat is lost.
     :ivar phase: ``starting`` and ``ending`` while a process is at work on it, which then is the owner.
     :ivar heartbeat: when the owner was last heard of.
+    :ivar taken_at: when the session sat down, Unix time in whole seconds.
     :ivar browser: whether peaks itself works on the desk's browser.
     """
 
@@ -50,6 +51,7 @@ class Lease:
     heartbeat: Moment
     seat: ProcessIdentity | None = None
     browser: bool = True
+    taken_at: int = 0
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -61,6 +63,7 @@ class Lease:
             "phase": self.phase,
             "heartbeat": self.heartbeat.to_json(),
             "browser": self.browser,
+            "taken_at": self.taken_at,
         }
 
     @classmethod
@@ -75,6 +78,7 @@ class Lease:
             phase=cast(Phase, _one_of(data, "phase", get_args(Phase))),
             heartbeat=Moment.from_json(_of(data, "heartbeat", dict)),
             browser=_of(data, "browser", bool),
+            taken_at=_natural(data, "taken_at"),
         )
 
 

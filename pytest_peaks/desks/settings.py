@@ -2,37 +2,32 @@
 
 from __future__ import annotations
 
-import difflib
-import json
-import math
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from pytest_peaks.auth.store import FOLDER as AUTH_FOLDER
-from pytest_peaks.desks.errors import BadConfigError, BadJsonError, SchemaTooNewError
+from pytest_peaks.desks.errors import BadConfigError
+from pytest_peaks.desks.table import Table, load, shown
 from pytest_peaks.errors import InvalidNameError, InvalidPortError
 from pytest_peaks.session.identity import ProcessIdentity, check_name
 from pytest_peaks.session.paths import ProjectDirs, project_root
 from pytest_peaks.session.ports import PortRange
 from pytest_peaks.session.spec import BrowserName, BrowserSpec
 
-VERSION = 1
 FIRST_PORT, LAST_PORT = 8911, 8930
 DEFAULT_DESKS = ("playwright-desk-1", "playwright-desk-2", "playwright-desk-3")
 DEFAULT_IDLE = 1800.0
 # Source of the first: Crawlee's sessions (50 uses, an error budget of 3).
 DEFAULT_MAX_USES = 50
 DEFAULT_MAX_ERRORS = 3
-LARGEST_CONFIG = 1024 * 1024
 ENV_ROOT = "PEAKS_PLAYWRIGHT_ROOT"
 ENV_CONFIG = "PEAKS_PLAYWRIGHT_POOL_CONFIG"
 ENV_LEDGER = "PEAKS_PLAYWRIGHT_LEDGER"
 ENV_STATES = "PEAKS_PLAYWRIGHT_STATE_DIR"
 ENV_PORTS = "PEAKS_DESK_PORTS"
-TOP_KEYS = ("version", "desks", "idle_timeout_seconds", "state_dir", "max_uses", "max_errors")
 DESK_KEYS = ("name", "port", "browser", "headed", "executable", "endpoint", "mcp_url", "external")
 Kind = Literal["hosted", "endpoint", "external"]
 
@@ -137,7 +132,7 @@ def read_settings(
     dirs = ProjectDirs.locate(project_root(start))
     chosen, noted = given(config, ENV_CONFIG), given(ledger, ENV_LEDGER)
     path = _absolute(chosen, Path.cwd()) if chosen is not None else dirs.base / "pool.json"
-    data = _Table(path, *_load(path, needed=chosen is not None))
+    data = Table(path, *load(path, needed=chosen is not None))
     own = dirs.base / "playwright-sessions.json"
     states = given(state_dir, ENV_STATES)
     if states is None:
@@ -161,88 +156,10 @@ def read_settings(
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _Table:
-    """A JSON object of the configuration, with its place for messages."""
-
-    path: Path
-    values: Mapping[str, Any]
-    exists: bool
-    where: str = ""
-
-    def wrong(
-        self, key: str, reason: str, hint: str = "mend it, or leave it out for the default"
-    ) -> BadConfigError:
-        return BadConfigError(f"{self.path}: {self.where}{key} {reason}", hint=hint)
-
-    def check_keys(self, known: tuple[str, ...]) -> None:
-        for key in self.values:
-            if key not in known:
-                close = difflib.get_close_matches(key, known, n=1)
-                hint = f"did you mean {close[0]!r}?" if close else f"known are {', '.join(known)}"
-                raise self.wrong(key, "is unknown", hint)
-
-    def text(self, key: str, default: str = "") -> str:
-        value = self.values.get(key, default)
-        if not isinstance(value, str) or "\0" in value or (key in self.values and not value.strip()):
-            raise self.wrong(key, f"is {_shown(value)}, not a text")
-        return value
-
-    def flag(self, key: str) -> bool:
-        value = self.values.get(key, False)
-        if not isinstance(value, bool):
-            raise self.wrong(key, f"is {_shown(value)}, not true or false")
-        return value
-
-    def seconds(self, key: str, default: float) -> float:
-        value = self.values.get(key, default)
-        usable = isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < math.inf
-        if not usable:
-            raise self.wrong(key, f"is {_shown(value)}, not a number of seconds above 0")
-        return float(value)
-
-    def count(self, key: str, default: int) -> int:
-        value = self.values.get(key, default)
-        if type(value) is not int or value < 1:
-            raise self.wrong(key, f"is {_shown(value)}, not a whole number above 0")
-        return value
-
-
-def _load(path: Path, *, needed: bool) -> tuple[Mapping[str, Any], bool]:
-    try:
-        if path.stat().st_size > LARGEST_CONFIG or not path.is_file():
-            raise BadJsonError(f"{path} is no configuration: not a regular file of a usable size")
-        data = json.loads(path.read_text(encoding="utf-8-sig"))
-    except FileNotFoundError:
-        if needed:
-            raise BadConfigError(
-                f"there is no pool configuration {path}", hint="correct --pool-config"
-            ) from None
-        return {}, False
-    except OSError as error:
-        raise BadJsonError(f"{path} cannot be read: {error.strerror or error}") from None
-    except (ValueError, RecursionError) as error:
-        raise BadJsonError(f"{path} is no JSON: {error}", hint="mend it; peaks leaves it as it is") from None
-    if not isinstance(data, dict):
-        raise BadJsonError(
-            f"{path} is no JSON object", hint='such as {"version": 1, "desks": ["desk-1", "desk-2"]}'
-        )
-    table = _Table(path, data, exists=True)
-    version = data.get("version", VERSION)
-    if type(version) is not int or version < 1:
-        raise table.wrong("version", f"is {_shown(version)}, not {VERSION}")
-    if version > VERSION:
-        raise SchemaTooNewError(
-            f"{path}: version {version} is newer than {VERSION}", hint="upgrade pytest-peaks"
-        )
-    table.check_keys(TOP_KEYS)
-    return data, True
-
-
-def _desks(data: _Table, dirs: ProjectDirs, ports: PortRange) -> tuple[DeskSettings, ...]:
+def _desks(data: Table, dirs: ProjectDirs, ports: PortRange) -> tuple[DeskSettings, ...]:
     listed = data.values.get("desks", list(DEFAULT_DESKS))
     if not isinstance(listed, list) or not listed:
-        raise data.wrong("desks", f"is {_shown(listed)}, not a list with at least one desk")
+        raise data.wrong("desks", f"is {shown(listed)}, not a list with at least one desk")
     made = [_desk(data, number, value, dirs) for number, value in enumerate(listed)]
     names, taken = set(), {desk.port for desk in made if desk.port}
     for number, desk in enumerate(made):
@@ -270,13 +187,13 @@ def _desks(data: _Table, dirs: ProjectDirs, ports: PortRange) -> tuple[DeskSetti
     return tuple(placed)
 
 
-def _desk(data: _Table, number: int, value: object, dirs: ProjectDirs) -> DeskSettings:
+def _desk(data: Table, number: int, value: object, dirs: ProjectDirs) -> DeskSettings:
     where = f"desks[{number}]"
     if isinstance(value, str):
         return DeskSettings(_name(data, where, value), bare=True)
     if not isinstance(value, dict):
-        raise data.wrong(where, f"is {_shown(value)}, not a name or an object")
-    table = _Table(data.path, value, exists=True, where=f"{where}.")
+        raise data.wrong(where, f"is {shown(value)}, not a name or an object")
+    table = Table(data.path, value, exists=True, where=f"{where}.")
     table.check_keys(DESK_KEYS)
     if "name" not in value:
         raise data.wrong(where, "has no name", 'such as {"name": "playwright-desk-1"}')
@@ -306,23 +223,23 @@ def _why(desk: DeskSettings) -> str:
     return "an endpoint" if desk.endpoint else "an mcp_url" if desk.mcp_url else "external"
 
 
-def _name(data: _Table, where: str, text: str) -> str:
+def _name(data: Table, where: str, text: str) -> str:
     try:
         return check_name(text, "desk name")
     except InvalidNameError as error:
         raise data.wrong(where, f"is no usable name: {text[:60]!r}", error.hint) from None
 
 
-def _port(table: _Table) -> int:
+def _port(table: Table) -> int:
     if "port" not in table.values:
         return 0
     value = table.values["port"]
     if type(value) is not int or not 1024 <= value <= 65535:
-        raise table.wrong("port", f"is {_shown(value)}, not a number within 1024-65535")
+        raise table.wrong("port", f"is {shown(value)}, not a number within 1024-65535")
     return value
 
 
-def _browser(table: _Table) -> BrowserName:
+def _browser(table: Table) -> BrowserName:
     text = table.text("browser", BrowserName.CHROMIUM)
     if text not in list(BrowserName) or not BrowserName(text).is_chromium:
         known = ", ".join(name for name in BrowserName if name.is_chromium)
@@ -334,7 +251,7 @@ def _browser(table: _Table) -> BrowserName:
     return BrowserName(text)
 
 
-def _url(table: _Table, key: str, schemes: tuple[str, ...]) -> str:
+def _url(table: Table, key: str, schemes: tuple[str, ...]) -> str:
     from urllib.parse import urlsplit
 
     text = table.text(key)
@@ -363,7 +280,7 @@ def _ports(environ: Mapping[str, str]) -> PortRange:
     return found
 
 
-def _check_state_dir(folder: Path, dirs: ProjectDirs, data: _Table) -> None:
+def _check_state_dir(folder: Path, dirs: ProjectDirs, data: Table) -> None:
     """States of desks lie apart from saved logins, so that nothing of a desk's ever removes one of those."""
     auth, states = (Path(os.path.realpath(path)) for path in (dirs.base / AUTH_FOLDER, folder))
     if states == auth or auth in states.parents:
@@ -375,8 +292,3 @@ def _absolute(path: Path, start: Path) -> Path:
         return Path(os.path.abspath(start / path.expanduser()))  # noqa: PTH100 - links stay as they are
     except (RuntimeError, ValueError):
         raise BadConfigError(f"{str(path)!r} is no usable path", hint="write it out") from None
-
-
-def _shown(value: object) -> str:
-    text = json.dumps(value)
-    return text if len(text) <= 60 else f"{text[:57]}…"

@@ -81,6 +81,11 @@ class Hosted:
 
     def open_tabs(self) -> int | None:
         """How many tabs are open; None if the browser does not answer."""
+        urls = self.tab_urls()
+        return None if urls is None else len(urls)
+
+    def tab_urls(self) -> list[str] | None:
+        """The addresses of the open tabs, the one used last first; None if the browser does not answer."""
         connection = None
         try:
             port = urlsplit(self.record.endpoints.get("cdp", "")).port
@@ -91,7 +96,7 @@ class Hosted:
             _leave_no_trace(connection.sock)
             connection.request("GET", "/json/list", headers={"Connection": "keep-alive"})
             targets = json.loads(connection.getresponse().read())
-            return sum(1 for target in targets if target.get("type") == "page")
+            return [str(target.get("url", "")) for target in targets if target.get("type") == "page"]
         except (OSError, http.client.HTTPException, ValueError, AttributeError, TypeError):
             return None
         finally:
