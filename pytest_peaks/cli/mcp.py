@@ -14,6 +14,9 @@ from pytest_peaks.session.spec import BrowserName
 
 @click.command(cls=PeaksCommand)
 @click.option("--terminal", metavar="ID", help="Join the hosted session of this terminal instead.")
+@click.option(
+    "--desk", metavar="NAME", help="Serve this desk of `peaks session`; it is started when it is needed."
+)
 @click.option("--auth", metavar="NAME", help="A saved login, <project>/.peaks/auth/NAME.json, to begin with.")
 @click.option("--browser", metavar="NAME", help=f"One of {', '.join(BrowserName)}; default: chromium.")
 @click.option(
@@ -27,6 +30,7 @@ from pytest_peaks.session.spec import BrowserName
 @project_option
 def mcp(
     terminal: str | None,
+    desk: str | None,
     auth: str | None,
     browser: str | None,
     executable: Path | None,
@@ -56,6 +60,25 @@ def mcp(
             hint="leave one of them out",
         )
     dirs = dirs_of(project)
+    if desk is not None:
+        given = {
+            "--terminal": terminal,
+            "--auth": auth,
+            "--browser": browser,
+            "--executable": executable,
+            "--headed": headed,
+            "--caps": caps,
+            "--mcp-command": mcp_command,
+        }
+        others = [name for name, value in given.items() if value]
+        if others:
+            raise InvalidOptionError(
+                f"--desk and {', '.join(others)} contradict each other: .peaks/pool.json says what a desk is",
+                hint="leave them out",
+            )
+        from pytest_peaks.desks import serving
+
+        sys.exit(serving.serve(dirs, desk))
     try:
         if terminal is not None:
             code = stdio.serve_hosted(dirs, terminals.current(terminal), options)

@@ -142,6 +142,24 @@ def serve_hosted(dirs: ProjectDirs, terminal: Terminal, options: McpOptions) -> 
     return code
 
 
+def serve_endpoint(dirs: ProjectDirs, endpoint: str) -> int:
+    """Serve a client on a browser that somebody else runs, which stays. The server's exit code.
+
+    :param endpoint: its CDP WebSocket URL.
+    :raises StartFailedError: the server can't be run.
+    """
+    manager = SessionManager(dirs, None, PortRange(0, 0, strict=False))
+    end_on_signals()
+    try:
+        temp = manager.temp_dir
+        env = child_environment(f"endpoint-{manager.owner.pid}", temp)
+        return _relay(McpOptions(), mcp.on_endpoint(endpoint), env, temp / "output")
+    except KeyboardInterrupt:
+        return 128 + signal.SIGINT
+    finally:
+        manager.close()
+
+
 def end_on_signals() -> None:
     """SIGTERM and SIGHUP end us like Ctrl-C: with everything cleared away."""
 
