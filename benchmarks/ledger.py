@@ -21,7 +21,7 @@ from pathlib import Path
 
 from pytest_peaks.desks.clock import Moment
 from pytest_peaks.desks.lease import Claim, Rules
-from pytest_peaks.desks.ledger import Ledger, Session
+from pytest_peaks.desks.ledger import Session
 from pytest_peaks.desks.ledger_file import LedgerFile
 from pytest_peaks.session.identity import ProcessIdentity
 
@@ -63,7 +63,7 @@ def bare(path: Path, claim: Claim) -> None:
         data["sessions"][claim.session]["lease"]["heartbeat"] = Moment.now().to_json()
         part = path.with_name(".part")
         with part.open("w") as file:
-            json.dump(data, file)
+            file.write(json.dumps(data))
             file.flush()
             os.fsync(file.fileno())
         part.replace(path)
@@ -87,13 +87,15 @@ def write(update: Update, path: Path, claim: Claim, start: Barrier, target: Path
 
 def measure(update: Update) -> list[float]:
     """Seconds of every update of a round, sorted."""
-    spawn = multiprocessing.get_context("spawn")
+    fork = multiprocessing.get_context("fork")
     with tempfile.TemporaryDirectory(prefix="peaks-bench-") as name:
         path = Path(name) / "ledger.json"
         claim = prepare(path)
-        start = spawn.Barrier(WRITERS)
+        start = fork.Barrier(WRITERS)
         targets = [Path(name) / f"took-{number}" for number in range(WRITERS)]
-        writers = [spawn.Process(target=write, args=(update, path, claim, start, target)) for target in targets]
+        writers = [
+            fork.Process(target=write, args=(update, path, claim, start, target)) for target in targets
+        ]
         for writer in writers:
             writer.start()
         for writer in writers:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from pytest_peaks.handle import PeaksSession
     from pytest_peaks.owner import Owner
 
-# An owner on another machine that shares the project counts as dead after the pool's idle timeout without one.
+# Seconds. One that falls silent for the pool's idle timeout may lose its desk to `cleanup`, so at most a third of that.
 HEARTBEAT = 10.0
 
 
@@ -43,7 +43,7 @@ class Heart:
         self._thread.start()
 
     def _beat(self) -> None:
-        while not self._stop.wait(HEARTBEAT):
+        while not self._stop.wait(min(HEARTBEAT, self._pool.settings.idle_timeout / 3)):
             try:
                 self.check()
             except LeaseLostError:

@@ -10,11 +10,13 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import psutil
 import pytest
@@ -158,7 +160,8 @@ def test_a_long_call_is_a_use_until_its_end(desk: Desk, site: str) -> None:
         one.call("browser_navigate", url=site)
         one.call("browser_wait_for", time=2)
         ended = time.monotonic()
-    wait_until(lambda: desk.last_use() > ended - 1.5, "its end is noted")
+        # While it is connected: the connection of one that is gone may be taken for somebody else's.
+        wait_until(lambda: desk.last_use() > ended - 1.5, "its end is noted")
 
 
 @pytest.mark.parametrize("stays", [True, False], ids=["stays", "goes at once"])
@@ -198,18 +201,17 @@ def test_a_program_that_drives_the_browser_directly_uses_it(desk: Desk, stays: b
 
 
 def test_another_servers_command_notes_as_well(desk: Desk, tmp_path: Path, site: str) -> None:
-    """Its node gets the preload by NODE_OPTIONS, from a package in a folder with a space."""
-    package = tmp_path / "site packages"
-    package.mkdir()
-    source = Path(use.__file__).parents[1]
-    (package / "pytest_peaks").symlink_to(source)
+    """Its node gets the preload by NODE_OPTIONS."""
     node, script = driver_command()
-    record = desk.start("--mcp-command", f"env OTHER_SERVER=1 '{node}' '{script}' mcp")
+    command = tmp_path / "another server"
+    command.write_text(f'#!/bin/sh\n"{node}" "{script}" mcp "$@"\nexit $?\n')
+    command.chmod(0o700)
+    record = desk.start("--mcp-command", f"'{command}'")
     with client_of(record) as one:
         one.call("browser_navigate", url=site)
         used = desk.settled_use()
         assert len(desk.clients()) == 1
-        # Its server is not the recorded process, but carries the session's mark.
+        # What is connected to the browser is not the recorded process, but carries the session's mark.
         time.sleep(2 * LOOK_EVERY + 1)
         assert desk.last_use() == used
 
@@ -619,6 +621,84 @@ def test_a_desk_that_others_started_anew(bridged: Callable[..., Bridged], desk: 
         assert len(desk.clients()) == 1, "one session for all of them"
     assert one.urls_asked_for() == 3
     assert one.end() == 0
+
+
+class Forgetful(BaseHTTPRequestHandler):
+    """An MCP server that forgets each client after three messages, the first one after two.
+
+    :cvar heard: what it was told, by whom, and in which version of the protocol.
+    """
+
+    heard: ClassVar[list[tuple[str, str | None, str | None]]] = []
+
+    def do_POST(self) -> None:
+        message = json.loads(self.rfile.read(int(self.headers["content-length"])))
+        method, session = message["method"], self.headers["mcp-session-id"]
+        if session is not None and sum(one[1] == session for one in self.heard) >= (
+            2 if session == "1" else 3
+        ):
+            self.send_error(404)
+            return
+        hello = method == "initialize"
+        session = str(sum(one[0] == "initialize" for one in self.heard) + 1) if hello else session
+        self.heard.append((method, session, self.headers["mcp-protocol-version"]))
+        result = {"protocolVersion": "2025-03-26"} if hello else {"by": session}
+        body = json.dumps({"jsonrpc": "2.0", "id": message.get("id"), "result": result}, indent=1).encode()
+        self.send_response(200 if "id" in message else 202)
+        self.send_header("content-type", "application/json")
+        self.send_header("content-length", str(len(body) if "id" in message else 0))
+        if hello:
+            self.send_header("mcp-session-id", str(session))
+        self.end_headers()
+        self.wfile.write(body if "id" in message else b"")
+
+    def do_DELETE(self) -> None:
+        self.heard.append(("DELETE", self.headers["mcp-session-id"], None))
+        self.send_response(200)
+        self.end_headers()
+
+    def log_message(self, *_: object) -> None:
+        """Quiet."""
+
+
+def test_what_a_server_hears_that_forgot_the_client(tmp_path: Path) -> None:
+    Forgetful.heard.clear()
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Forgetful)
+    threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
+    url = f"http://127.0.0.1:{server.server_address[1]}/mcp"
+    code = f"import sys; from pytest_peaks.hosting import bridge; sys.exit(bridge.serve(lambda: {url!r}))"
+    other = subprocess.Popen(
+        [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    assert other.stdin is not None
+    assert other.stdout is not None
+    said = []
+    with server, other:
+        for method in ("initialize", "notifications/initialized", "one", "two", "three"):
+            message = {"jsonrpc": "2.0", "method": method}
+            if not method.startswith("notifications/"):
+                message["id"] = method
+            other.stdin.write(json.dumps(message) + "\n")
+            other.stdin.flush()
+            if "id" in message:
+                said.append(json.loads(other.stdout.readline()))
+        other.stdin.close()
+        assert other.wait(PATIENCE) == 0
+        assert other.stdout.read() == "", (
+            "each answer is one line, and its second hello is none of the client's"
+        )
+        server.shutdown()
+    assert [answer["id"] for answer in said] == ["initialize", "one", "two", "three"]
+    assert [answer["result"].get("by") for answer in said] == [None, "2", "3", "4"]
+    heard = iter(Forgetful.heard)
+    for number, last in enumerate((None, "one", "two", "three"), 1):
+        session, version = str(number), "2025-03-26"
+        assert next(heard) == ("initialize", session, None)
+        assert next(heard) == ("notifications/initialized", session, version)
+        if last is not None:
+            assert next(heard) == (last, session, version)
+    assert next(heard) == ("DELETE", "4", None)
+    assert next(heard, None) is None
 
 
 def test_a_call_that_may_have_been_carried_out_is_not_made_twice(

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_peaks.cli.output import Reply, counted
 from pytest_peaks.desks import steps
+from pytest_peaks.desks.kinds import removed
 from pytest_peaks.desks.registered import registered
 from pytest_peaks.doors.mcp_client import client_config
 from pytest_peaks.errors import PeaksError
@@ -330,9 +331,11 @@ def brought_up(turns: Turns) -> Reply:
 def brought_down(turns: Turns) -> Reply:
     """The answer of pool --down."""
     pool = turns.pool
+    before = removed(pool.settings)
     turns.sweep()
+    after = removed(pool.settings)
     seats = pool.look().ledger.seated()
-    down = []
+    down = [desk for desk in before if desk not in after]
     for settings in pool.settings.desks:
         if settings.name not in seats and pool.desk(settings.name).health().up:
             pool.desk(settings.name).drain()

@@ -10,8 +10,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from pytest_peaks.auth.capture import BLANK, BLANK_PAGE, Captured, capture, open_origins, visited
-from pytest_peaks.auth.model import State
+from pytest_peaks.auth.capture import (
+    BLANK,
+    BLANK_PAGE,
+    READ_SESSION,
+    Captured,
+    capture,
+    open_origins,
+    visited,
+)
+from pytest_peaks.auth.model import EXTRAS, State
 from pytest_peaks.auth.replay import replay, seed
 from pytest_peaks.desks.errors import DeskFailedError
 from pytest_peaks.doors.playwright import PlaywrightDoor, bounded, essence
@@ -21,12 +29,13 @@ from pytest_peaks.session.identity import ProcessIdentity
 from pytest_peaks.session.paths import owner_temp_dir
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser, BrowserContext
+    from playwright.sync_api import Browser, BrowserContext, Page
 
 CONNECT_TIMEOUT = 30.0
 # Blanking takes 0.2 s, a state with twenty origins two seconds. Above this something holds it up.
 WORK_TIMEOUT = 60.0
 GOTO_TIMEOUT = 30.0
+POPUP_TIMEOUT = 2.0
 # Visiting an origin takes some 30 ms. What a wipe cleared is looked at on so many.
 ORIGINS_CHECKED = 20
 _LEFT = """async () => [
@@ -161,7 +170,11 @@ class Work:
         context = self._context
         origins = dict.fromkeys([*self._origins(), *more_origins])
         with visited(context, list(origins)) as page:
-            return capture(context, page, name=name)
+            found = capture(context, page, name=name)
+        session = found.state[EXTRAS]["sessionStorage"]
+        for page in context.pages:
+            session.update(_left_behind(page, [o for o in self._history(page) if o not in session]))
+        return found
 
     def visit(self, url: str) -> Visit:
         """Take the first tab to `url`."""
@@ -181,13 +194,19 @@ class Work:
         """The origins of all tabs, of their frames and of what they showed before."""
         found = dict.fromkeys(open_origins(self._context))
         for page in self._context.pages:
-            with contextlib.suppress(Exception):  # a tab that is on its way somewhere tells nothing
-                session = self._context.new_cdp_session(page)
-                for entry in session.send("Page.getNavigationHistory")["entries"]:
-                    url = urlsplit(entry["url"])
-                    if url.scheme in ("http", "https") and url.netloc:
-                        found[f"{url.scheme}://{url.netloc}"] = None
-                session.detach()
+            found.update(dict.fromkeys(self._history(page)))
+        return list(found)
+
+    def _history(self, page: Page) -> list[str]:
+        """The origins that a tab has shown."""
+        found: dict[str, None] = {}
+        with contextlib.suppress(Exception):  # a tab that is on its way somewhere tells nothing
+            session = self._context.new_cdp_session(page)
+            for entry in session.send("Page.getNavigationHistory")["entries"]:
+                url = urlsplit(entry["url"])
+                if url.scheme in ("http", "https") and url.netloc:
+                    found[f"{url.scheme}://{url.netloc}"] = None
+            session.detach()
         return list(found)
 
     def _left_on(self, origins: Iterable[str]) -> list[str]:
@@ -214,6 +233,29 @@ class Work:
         session.send("Page.resetNavigationHistory")
         session.detach()
         return left
+
+
+def _left_behind(page: Page, origins: Iterable[str]) -> Iterator[tuple[str, dict[str, str]]]:
+    """sessionStorage that a tab has of origins which it has left.
+
+    Read in a tab that the page opens, which gets a copy of it all: the tab itself stays where it is.
+    No request leaves the browser.
+    """
+    from playwright.sync_api import Error
+
+    wanted = list(origins)
+    if not wanted:
+        return
+    with contextlib.suppress(Error):  # a page may be forbidden to open any
+        with page.expect_popup(timeout=POPUP_TIMEOUT * 1000) as opening:
+            page.evaluate("() => { window.open('about:blank'); }")
+        with contextlib.closing(opening.value) as copy:
+            copy.route(f"**{BLANK}", lambda route: route.fulfill(content_type="text/html", body=BLANK_PAGE))
+            for origin in wanted:
+                copy.goto(origin + BLANK, wait_until="commit")
+                seen, items = copy.evaluate(READ_SESSION)
+                if seen == origin and items:
+                    yield origin, items
 
 
 def shown(url: str) -> str:

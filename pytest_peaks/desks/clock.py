@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from dataclasses import dataclass
 from typing import Any
@@ -50,4 +51,10 @@ class Moment:
             raise ValueError("a moment has no wall, machine and boot")
         assert isinstance(wall, int | float), "checked"
         assert isinstance(machine, int | float), "checked"
-        return cls(float(wall), float(machine), boot)
+        try:
+            made = cls(float(wall), float(machine), boot)
+        except OverflowError:
+            raise ValueError("a moment is out of all bounds") from None
+        if not (math.isfinite(made.wall) and math.isfinite(made.machine)):
+            raise ValueError("a moment is no finite number of seconds")
+        return made

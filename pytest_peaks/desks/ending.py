@@ -6,6 +6,7 @@ import contextlib
 from dataclasses import dataclass
 
 from pytest_peaks.auth.model import State
+from pytest_peaks.desks import kinds
 from pytest_peaks.desks.errors import DeskFailedError, LeaseLostError, NotSavedError, SessionBusyError
 from pytest_peaks.desks.lease import Claim
 from pytest_peaks.desks.ledger import Session
@@ -77,6 +78,8 @@ class Ending:
         self.sweep()
         self.pool.settled(name)
         rules = self.pool.look()
+        if lease is not None and rules.known(name).desk is None:
+            presented(None, lease)
         claim = presented(rules.claim(name), lease)
         session = rules.check(claim)
         lost: tuple[str, ...] = ()
@@ -189,6 +192,9 @@ class Ending:
                     claims.append(rules.reclaim(name, self.pool.me))
             for claim in claims:
                 found.append(self._ended(claim, ages[claim.session], save=save, owner=None))
+        for desk in kinds.removed(self.pool.settings):
+            if desk not in self.pool.look().ledger.seated():
+                self.pool.desk(desk).drain()
         return found
 
     def idle_of(self, session: Session) -> float:
@@ -233,8 +239,8 @@ class Ending:
         session = self.pool.look().check(claim)
         if not desk.works or session.lease is None or not session.lease.browser:
             return False, ""
-        if session.fresh:
-            return False, ""  # it was never handed over
+        if session.fresh or session.lease.phase == "starting":
+            return False, ""  # it was never handed over: what is in the browser need not be its
         seat = session.lease.seat
         if seat is not None and seat.state() == "dead":
             return False, "its desk was gone: what was not saved is lost"
@@ -258,7 +264,10 @@ class Ending:
         """
         desk = self.pool.desk(claim.desk)
         health = desk.health()
-        if not health.up:
+        lease = self.pool.look().check(claim).lease
+        seat = lease.seat if lease is not None else None
+        is_another = seat is not None and health.place.process not in (None, seat)
+        if not health.up or is_another:
             raise NotSavedError(
                 f"{claim.session!r} can't be saved: {claim.desk} is not running",
                 hint=f"`peaks session close {claim.session} --no-save` frees the desk; what was saved before stays",
@@ -280,7 +289,8 @@ class Ending:
         """Blank the desk, or end what is worn out, and free it. A desk that fails is put aside."""
         desk = self.pool.desk(claim.desk)
         lease = self.pool.look().check(claim).lease
-        works = desk.works and lease is not None and lease.browser
+        # Of one that was only leased somebody may have used the browser, if it runs.
+        works = desk.works and lease is not None and (lease.browser or desk.health().up)
         try:
             if works and self.pool.is_worn(claim):
                 desk.drain()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import os
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
@@ -200,7 +201,7 @@ class HostedDesk:
     def _launch(self) -> str:
         spec = self.settings.spec
         text = f"{spec.browser}|{spec.executable or ''}|{spec.headed}|{self.settings.port}"
-        return sessions.DESK + hashlib.sha256(text.encode()).hexdigest()[:16]
+        return f"{sessions.DESK}{_digest(self._pool)}:" + hashlib.sha256(text.encode()).hexdigest()[:16]
 
     def _start(self) -> Record:
         """
@@ -323,7 +324,24 @@ def session_id(pool: PoolSettings, desk: str) -> str:
     """What the hosted session of a desk is called: each ledger has desks of its own."""
     if pool.own_ledger:
         return f"desk-{desk}"
-    return f"desk-{desk}-{hashlib.sha256(str(pool.ledger).encode()).hexdigest()[:8]}"
+    return f"desk-{desk}-{_digest(pool)}"
+
+
+def removed(pool: PoolSettings) -> list[str]:
+    """Desks that run for this pool's ledger and are not configured any more."""
+    found = []
+    for record in Registry(pool.dirs.records).list()[0]:
+        if record.kind == "hosted" and record.launch.startswith(f"{sessions.DESK}{_digest(pool)}:"):
+            name = record.session_id.removeprefix("desk-")
+            name = name if pool.own_ledger else name.removesuffix(f"-{_digest(pool)}")
+            if pool.desk(name) is None:
+                found.append(name)
+    return found
+
+
+def _digest(pool: PoolSettings) -> str:
+    """Tells ledgers of one project apart."""
+    return hashlib.sha256(os.fsencode(pool.ledger)).hexdigest()[:8]
 
 
 def idle_of(record: Record) -> float | None:

@@ -146,7 +146,10 @@ class Rules:
         session.lease.heartbeat = session.used = self.now()
 
     def reclaim(self, name: str, me: ProcessIdentity) -> Claim:
-        """Take a lease over in order to end it: whoever had it has lost it."""
+        """Take a lease over in order to end it: whoever had it has lost it.
+
+        One that had not begun stays ``starting``: what is in the desk's browser need not be this session's.
+        """
         session = self.ledger.sessions[name]
         assert session.desk is not None, "it sits somewhere"
         assert session.lease is not None, "with a lease"
@@ -156,7 +159,7 @@ class Rules:
             epoch=self._next_epoch(session.desk),
             owner=me,
             kind="process",
-            phase="ending",
+            phase="starting" if old.phase == "starting" else "ending",
             heartbeat=self.now(),
             seat=old.seat,
             browser=old.browser,

@@ -262,6 +262,10 @@ class Ledger:
             if session.lease.epoch > self.epochs.get(session.desk, 0):
                 yield f"the epoch of {name}'s lease is above that of {session.desk}"
         for name, desk in self.desks.items():
+            try:
+                check_name(name)
+            except InvalidNameError:
+                yield f"desks has the unusable name {name[:60]!r}"
             if (desk.state in OCCUPIED) != (name in occupied):
                 yield f"{name} is {desk.state}, and {occupied.get(name, 'nobody')} sits there"
 

@@ -10,15 +10,16 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from pytest_peaks.desks.errors import BadJsonError, SchemaTooNewError, WriteFailedError
 from pytest_peaks.desks.ledger import SEED_VERSION, Ledger, NewerLedgerError, from_seed, version_of
+from pytest_peaks.desks.lock import NotFreeError, locked
 from pytest_peaks.errors import LockTimeoutError
 
 # A change takes a millisecond. After the first a waiter says so; after the second somebody is stopped.
 LOCK_NOTICE = 2.0
 LOCK_TIMEOUT = 60.0
-LOCK_POLL = 0.001
 # A thousand sessions are half a megabyte.
 LARGEST_LEDGER = 16 * 1024 * 1024
 MEND = "`peaks doctor --fix` sets it aside and makes one anew from what runs and what is saved"
@@ -70,20 +71,29 @@ class LedgerFile:
         """
         self._make_folder()
         with self._locked():
-            ledger, text, version = self._load()
-            if version == SEED_VERSION:
-                self._back_up(text, version)
-            before = json.dumps(ledger.to_json(0))
+            ledger, text, data = self._load()
+            if text and data["version"] == SEED_VERSION:
+                self._back_up(text, SEED_VERSION)
             yield ledger
-            if version != SEED_VERSION and text and json.dumps(ledger.to_json(0)) == before:
+            found = ledger.to_json(int(time.time()))
+            if text and found | {"updated_at": 0} == data | {"updated_at": 0}:
                 return
-            self._write(json.dumps(ledger.to_json(int(time.time())), indent=2) + "\n")
+            self._write(_as_text(found))
 
     def set_aside(self) -> Path | None:
-        """Move a file that is no ledger out of the way; None if there is nothing to move."""
+        """Move a file that is no ledger out of the way; None if there is none that is to be moved.
+
+        :raises SchemaTooNewError: a later pytest-peaks wrote it; it stays.
+        :raises WriteFailedError: it can't be moved.
+        :raises LockTimeoutError: another process held the lock for a minute.
+        """
         with self._locked():
-            if not os.path.lexists(self.path):
-                return None
+            try:
+                self._load()
+            except BadJsonError:
+                pass
+            else:
+                return None  # somebody else has mended it meanwhile
             target = self.path.with_name(f"{self.path.stem}.corrupt-{time.time_ns()}{self.path.suffix}")
             try:
                 self.path.rename(target)
@@ -91,12 +101,12 @@ class LedgerFile:
                 raise self._not_written(error) from None
             return target
 
-    def _load(self) -> tuple[Ledger, str, int]:
-        """The ledger, its text (empty where there is no file) and its schema."""
+    def _load(self) -> tuple[Ledger, str, dict[str, Any]]:
+        """The ledger, its text (empty where there is no file) and what that says."""
         try:
             text = self._text()
         except FileNotFoundError:
-            return self.missing(), "", 0
+            return self.missing(), "", {}
         except OSError as error:
             raise BadJsonError(
                 f"{self.path} cannot be read: {error.strerror or error}", hint="a file of your own"
@@ -112,12 +122,17 @@ class LedgerFile:
         except (ValueError, RecursionError) as error:
             reason = "it is nested too deeply" if isinstance(error, RecursionError) else str(error)
             raise BadJsonError(f"{self.path} is no usable ledger: {reason}", hint=MEND) from None
-        return ledger, text, version
+        return ledger, text, data
 
     def _text(self) -> str:
         flags = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
         descriptor = os.open(self.path, flags)
-        with os.fdopen(descriptor, "rb") as file:
+        try:
+            file = os.fdopen(descriptor, "rb")
+        except OSError:  # a directory
+            os.close(descriptor)
+            raise
+        with file:
             info = os.fstat(file.fileno())
             if not stat.S_ISREG(info.st_mode) or info.st_size > LARGEST_LEDGER:
                 raise BadJsonError(
@@ -133,27 +148,22 @@ class LedgerFile:
 
     @contextlib.contextmanager
     def _locked(self) -> Iterator[None]:
-        import filelock
+        def notice() -> None:
+            self.say(f"waiting for {self.lock_path}{_held_by(self.lock_path)}")
 
-        # Another instance in this thread would be a deadlock, which filelock reports as an error.
-        lock = filelock.FileLock(self.lock_path, mode=0o600)
-        try:
+        with contextlib.ExitStack() as held:
             try:
-                lock.acquire(timeout=LOCK_NOTICE, poll_interval=LOCK_POLL)
-            except filelock.Timeout:
-                self.say(f"waiting for {self.lock_path}{_held_by(self.lock_path)}")
-                lock.acquire(timeout=LOCK_TIMEOUT - LOCK_NOTICE, poll_interval=LOCK_POLL)
-        except filelock.Timeout:
-            raise LockTimeoutError(
-                f"{self.lock_path} was not free for {LOCK_TIMEOUT:.0f} s{_held_by(self.lock_path)}",
-                hint="a stopped process may hold it; let it go on, or end it",
-            ) from None
-        except (OSError, NotImplementedError) as error:
-            raise self._not_written(error) from None
-        try:
+                held.enter_context(
+                    locked(self.lock_path, notice=LOCK_NOTICE, limit=LOCK_TIMEOUT, on_notice=notice)
+                )
+            except NotFreeError:
+                raise LockTimeoutError(
+                    f"{self.lock_path} was not free for {LOCK_TIMEOUT:.0f} s{_held_by(self.lock_path)}",
+                    hint="a stopped process may hold it; let it go on, or end it",
+                ) from None
+            except OSError as error:
+                raise self._not_written(error) from None
             yield
-        finally:
-            lock.release()
 
     def _back_up(self, text: str, version: int) -> None:
         """Keep a file of an older schema before it is replaced."""
@@ -179,6 +189,18 @@ class LedgerFile:
             f"{self.path} cannot be written: {getattr(error, 'strerror', None) or error}",
             hint="what was there before is unchanged; make its folder writable, or name another with --ledger",
         )
+
+
+def _as_text(data: dict[str, Any]) -> str:
+    """JSON with a line for each desk and each session: fast to make, and readable."""
+    parts = []
+    for key, value in data.items():
+        if isinstance(value, dict):
+            lines = ",".join(f"\n    {json.dumps(name)}: {json.dumps(one)}" for name, one in value.items())
+            parts.append(f"{json.dumps(key)}: {{{lines}\n  }}")
+        else:
+            parts.append(f"{json.dumps(key)}: {json.dumps(value)}")
+    return "{\n  " + ",\n  ".join(parts) + "\n}\n"
 
 
 def _write_whole(path: Path, text: str, part: Path) -> None:

@@ -110,7 +110,7 @@ class Pool:
             yield rules
             after = {desk: self._lease_at(ledger, name) for desk, name in ledger.seated().items()}
             for desk in before.keys() - after.keys():
-                self.seats.drop(desk)
+                self.seats.drop(ledger, desk)
             for desk, lease in after.items():
                 if before.get(desk) != lease:
                     self.seats.note(ledger, ledger.seated()[desk])
@@ -164,6 +164,7 @@ class Pool:
         check: Callable[[Rules], None],
         without: Sequence[str] = (),
         owner: Owner | None = None,
+        sweep: Callable[[], object] = lambda: None,
     ) -> Claim:
         """Lease a desk for a session that has none. This process holds it until it is handed over.
 
@@ -171,6 +172,7 @@ class Pool:
         :param check: called under the lock before anything is leased; raises to refuse.
         :param without: desks that have failed already.
         :param owner: for whom the lease is from the beginning, where nothing is to be done at the desk.
+        :param sweep: frees the desks of those who died meanwhile; called while waiting.
         :raises NoFreeDeskError: every desk is taken, or promised to somebody who waits.
         :raises SessionBusyError: the session sits at a desk already, held by somebody else.
         """
@@ -194,6 +196,7 @@ class Pool:
                     said = news
                     self.say(news)
                 self._wait_for_turn(name, waiter, deadline)
+                sweep()
         finally:
             if waiter is not None:
                 with self.changing() as rules:
@@ -267,8 +270,12 @@ class Pool:
             desk.errors, desk.reason, desk.since = 0, "", None
 
     def failed(self, claim: Claim, error: PeaksError, *, at_fault: bool) -> None:
-        """A desk did not become ready: it is put aside, unless it is not its fault."""
+        """A desk did not become ready: it is put aside, unless it is not its fault.
+
+        :raises LeaseLostError: the lease is over.
+        """
         with self.changing() as rules:
+            rules.check(claim)
             desk = rules.ledger.desks[claim.desk]
             if not at_fault:
                 rules.leave(claim)

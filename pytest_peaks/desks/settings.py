@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -135,11 +136,12 @@ def read_settings(
     data = Table(path, *load(path, needed=chosen is not None))
     own = dirs.base / "playwright-sessions.json"
     states = given(state_dir, ENV_STATES)
-    if states is None:
-        states = (
-            Path(data.text("state_dir")) if "state_dir" in data.values else dirs.base / "playwright-state"
-        )
-    folder = _absolute(states, dirs.root)
+    if states is not None:
+        folder = _absolute(states, dirs.root)
+    elif "state_dir" in data.values:
+        folder = _path(data, "state_dir", dirs.root)
+    else:
+        folder = dirs.base / "playwright-state"
     _check_state_dir(folder, dirs, data)
     where = _absolute(noted, Path.cwd()) if noted is not None else own
     return PoolSettings(
@@ -168,23 +170,44 @@ def _desks(data: Table, dirs: ProjectDirs, ports: PortRange) -> tuple[DeskSettin
                 f"desks[{number}]", f"is a second {desk.name!r}", "give each desk a name of its own"
             )
         names.add(desk.name)
-    if len(taken) < sum(bool(desk.port) for desk in made):
-        raise data.wrong("desks", "has one port twice", "give each desk a port of its own")
-    free = iter(port for port in range(ports.first, ports.last + 1) if port not in taken)
+    given = [desk.port for desk in made if desk.port]
+    if len(taken) < len(given):
+        twice = next(port for port in given if given.count(port) > 1)
+        raise data.wrong("desks", f"has the port {twice} twice", "give each desk a port of its own")
     placed = []
-    for desk in made:
+    for desk in _numbered(made, taken, ports):
         if desk.kind != "hosted" or desk.port:
             placed.append(desk)
             continue
-        port = next(free, None)
+        port = next((port for port in range(ports.first, ports.last + 1) if port not in taken), None)
         if port is None:
             raise data.wrong(
                 "desks",
                 f"has more than the ports {ports.first}-{ports.last} are enough for",
                 f'give some of them a port: {{"name": …, "port": 9001}}, or set {ENV_PORTS}',
             )
+        taken.add(port)
         placed.append(replace(desk, port=port))
     return tuple(placed)
+
+
+def _numbered(desks: list[DeskSettings], taken: set[int], ports: PortRange) -> list[DeskSettings]:
+    """Give desks whose name ends in a number the port of that number, which others' coming and going leaves alone."""
+    numbered = []
+    for desk in desks:
+        number = re.search(r"[0-9]{1,5}\Z", desk.name)
+        port = ports.first + int(number[0]) - 1 if number is not None else 0
+        if (
+            desk.kind == "hosted"
+            and not desk.port
+            and ports.first <= port <= ports.last
+            and port not in taken
+        ):
+            taken.add(port)
+            numbered.append(replace(desk, port=port))
+        else:
+            numbered.append(desk)
+    return numbered
 
 
 def _desk(data: Table, number: int, value: object, dirs: ProjectDirs) -> DeskSettings:
@@ -202,7 +225,7 @@ def _desk(data: Table, number: int, value: object, dirs: ProjectDirs) -> DeskSet
         port=_port(table),
         browser=_browser(table),
         headed=table.flag("headed"),
-        executable=_absolute(Path(table.text("executable")), dirs.root) if "executable" in value else None,
+        executable=_path(table, "executable", dirs.root) if "executable" in value else None,
         endpoint=_url(table, "endpoint", ("ws", "wss", "http", "https")),
         mcp_url=_url(table, "mcp_url", ("http", "https")),
         external=table.flag("external"),
@@ -216,6 +239,8 @@ def _desk(data: Table, number: int, value: object, dirs: ProjectDirs) -> DeskSet
                 )
     if desk.external and desk.endpoint:
         raise table.wrong("external", "and endpoint contradict each other", "leave one out")
+    if desk.mcp_url and not desk.endpoint and value.get("external") is False:
+        raise table.wrong("external", "is false and contradicts mcp_url", "leave one out")
     return desk
 
 
@@ -259,7 +284,7 @@ def _url(table: Table, key: str, schemes: tuple[str, ...]) -> str:
         return ""
     try:
         parts = urlsplit(text)
-        usable = parts.scheme in schemes and bool(parts.hostname) and (parts.port or 1) > 0
+        usable = parts.scheme in schemes and bool(parts.hostname) and parts.port != 0
     except ValueError:
         usable = False
     if not usable:
@@ -287,8 +312,16 @@ def _check_state_dir(folder: Path, dirs: ProjectDirs, data: Table) -> None:
         raise data.wrong("state_dir", f"is {folder}, where saved logins are", "name a folder of its own")
 
 
+def _path(table: Table, key: str, start: Path) -> Path:
+    try:
+        return _absolute(Path(table.text(key)), start)
+    except BadConfigError:
+        raise table.wrong(key, f"is {shown(table.values[key])}, no usable path", "write it out") from None
+
+
 def _absolute(path: Path, start: Path) -> Path:
     try:
+        os.fsencode(path)
         return Path(os.path.abspath(start / path.expanduser()))  # noqa: PTH100 - links stay as they are
     except (RuntimeError, ValueError):
         raise BadConfigError(f"{str(path)!r} is no usable path", hint="write it out") from None

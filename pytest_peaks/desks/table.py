@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import difflib
 import json
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +12,7 @@ from typing import Any
 from pytest_peaks.desks.errors import BadConfigError, BadJsonError, SchemaTooNewError
 
 VERSION = 1
+LONGEST = 10.0**9  # seconds
 LARGEST_CONFIG = 1024 * 1024
 TOP_KEYS = ("version", "desks", "idle_timeout_seconds", "state_dir", "max_uses", "max_errors")
 
@@ -52,7 +52,7 @@ class Table:
 
     def seconds(self, key: str, default: float) -> float:
         value = self.values.get(key, default)
-        usable = isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < math.inf
+        usable = isinstance(value, int | float) and not isinstance(value, bool) and 0 < value <= LONGEST
         if not usable:
             raise self.wrong(key, f"is {shown(value)}, not a number of seconds above 0")
         return float(value)

@@ -181,7 +181,9 @@ class Turns(Ending):
         while True:
             self.sweep()
             try:
-                claim = self.pool.take(name, wait=wait, browser=browser, check=check, without=tuple(failed))
+                claim = self.pool.take(
+                    name, wait=wait, browser=browser, check=check, without=tuple(failed), sweep=self.sweep
+                )
             except PeaksError:
                 if failed:
                     raise _no_desk_works(failed) from None

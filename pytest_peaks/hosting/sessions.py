@@ -149,6 +149,8 @@ def _says_something(url: str) -> bool:
     place = urlsplit(url)
     connection = http.client.HTTPConnection(place.hostname or "", place.port, timeout=RESPONSE_TIMEOUT)
     try:
+        connection.connect()
+        _leave_no_trace(connection.sock)
         connection.request("GET", "/json/version" if place.scheme == "ws" else place.path)
         connection.getresponse().read()
     except (OSError, http.client.HTTPException):
