@@ -16,7 +16,6 @@ from typing import Any
 from leaks import Surroundings
 
 from pytest_peaks.doors.mcp_client import McpClient
-from pytest_peaks.errors import McpToolError
 from pytest_peaks.session.paths import ProjectDirs
 from pytest_peaks.session.record import Record
 from pytest_peaks.session.registry import Registry
@@ -116,9 +115,7 @@ class Desks:
             **more,
         }
 
-    def run(
-        self, *arguments: str, cwd: Path | None = None, **env: str
-    ) -> subprocess.CompletedProcess[str]:
+    def run(self, *arguments: str, cwd: Path | None = None, **env: str) -> subprocess.CompletedProcess[str]:
         """`peaks session …` of nobody's terminal."""
         return subprocess.run(
             [*PEAKS, "session", *arguments],
@@ -227,21 +224,35 @@ def evaluate(client: McpClient, function: str) -> Any:
 
 
 def title(client: McpClient, url: str) -> str:
-    """Go to `url`; the page's title once it stays."""
-    client.call("browser_navigate", url=url)
-    return str(evaluate(client, "() => document.title"))
+    """Go to `url`; the page's title once there is one."""
+    return titles(client, url)[0]
+
+
+def titles(client: McpClient, *urls: str) -> list[str]:
+    """Go to one after the other; what each page's title is once there is one.
+
+    In one call, since a tool that does something waits half a second for what comes of it.
+    """
+    code = """async page => {
+        const found = [];
+        for (const url of URLS) {
+            await page.goto(url).catch(error => { if (!/interrupted|ERR_ABORTED/.test(error)) throw error; });
+            const title = await page.waitForFunction(() => document.title);
+            found.push(await title.jsonValue());
+        }
+        return found;
+    }"""
+    result = client.call("browser_run_code_unsafe", code=code.replace("URLS", json.dumps(urls)))
+    found: list[str] = json.loads(result.section("Result"))
+    return found
 
 
 def log_in(client: McpClient, url: str, user: str) -> None:
     """Log in to the application at `url` with a cookie."""
-    client.call("browser_navigate", url=f"{url}/login?user={user}")
-    client.call("browser_evaluate", function="() => document.forms[0].submit()")
-    wait_until(lambda: title_now(client) == user, f"{user} is logged in")
-
-
-def title_now(client: McpClient) -> str:
-    """The page's title; empty while it is on its way."""
-    try:
-        return str(evaluate(client, "() => document.title"))
-    except (McpToolError, ValueError):
-        return ""
+    code = f"""async page => {{
+        await page.goto("{url}/login?user={user}");
+        await page.click("button");
+        await page.waitForURL("**/me");
+        return await page.title();
+    }}"""
+    assert json.loads(client.call("browser_run_code_unsafe", code=code).section("Result")) == user

@@ -49,7 +49,9 @@ def told(desks: Desks, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFi
     return tell
 
 
-def refused(told: Told, desks: Desks, content: object, *named: str, slug: str = "bad_config") -> dict[str, Any]:
+def refused(
+    told: Told, desks: Desks, content: object, *named: str, slug: str = "bad_config"
+) -> dict[str, Any]:
     """The refusal of a configuration, which names the file, what is wrong there, and is no traceback."""
     text = content if isinstance(content, str) else json.dumps(content)
     desks.config.parent.mkdir(exist_ok=True)

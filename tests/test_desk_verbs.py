@@ -122,7 +122,15 @@ def test_relative_places_start_where_they_are_said_to(desks: Desks) -> None:
     (below / "mine.json").write_text('{"desks": ["d"]}')
     found = succeeded(
         desks.run(
-            "pool", "--json", "--pool-config", "mine.json", "--ledger", "l.json", "--state-dir", "s", cwd=below
+            "pool",
+            "--json",
+            "--pool-config",
+            "mine.json",
+            "--ledger",
+            "l.json",
+            "--state-dir",
+            "s",
+            cwd=below,
         )
     )
     assert found["desks"] == ["d"]
@@ -137,7 +145,11 @@ def test_json_may_stand_before_the_verb_and_after_it(desks: Desks, order: tuple[
 
 def test_json_may_stand_before_the_group(desks: Desks) -> None:
     done = subprocess.run(
-        [*PEAKS, "--json", "session", "list"], cwd=desks.folder, env=desks.env(), capture_output=True, text=True
+        [*PEAKS, "--json", "session", "list"],
+        cwd=desks.folder,
+        env=desks.env(),
+        capture_output=True,
+        text=True,
     )
     assert succeeded(done)["sessions"] == []
 
@@ -242,7 +254,9 @@ def test_options_that_contradict_each_other_are_refused(desks: Desks) -> None:
     assert not desks.ledger.exists()
 
 
-@pytest.mark.parametrize("url", ["", "nowhere", "http://", "javascript:alert(1)", "http://[::1", "chrome://x"])
+@pytest.mark.parametrize(
+    "url", ["", "nowhere", "http://", "javascript:alert(1)", "http://[::1", "chrome://x"]
+)
 def test_what_is_no_address_is_refused_before_a_desk_is_leased(desks: Desks, url: str) -> None:
     desks.lease("bob")
     for arguments in (("create", "alice", url), ("resume", "bob", url)):
@@ -339,7 +353,9 @@ def test_what_a_tool_wrote_is_kept_private_and_the_tools_file_goes(desks: Desks)
     assert json.loads(kept.read_text())["cookies"][0]["value"] == "hush"
 
 
-@pytest.mark.parametrize("content", ["", "{", "[]", '{"cookies": 1}', '{"cookies": [{"value": "hush"}]}', None])
+@pytest.mark.parametrize(
+    "content", ["", "{", "[]", '{"cookies": 1}', '{"cookies": [{"value": "hush"}]}', None]
+)
 def test_what_is_no_state_is_not_saved_and_not_quoted(desks: Desks, content: str | None) -> None:
     desks.lease("alice")
     given = desks.folder / "given.json"
@@ -548,9 +564,12 @@ def test_a_ledger_or_pool_that_is_none_is_left_alone(desks: Desks, which: str, c
         if len(content) > 1000:
             break
     assert path.read_text() == content
-    assert {p.name for p in path.parent.iterdir()} <= {path.name, ".gitignore", f"{path.name}.lock", "_runtime"} | {
-        "playwright-sessions.json.lock"
-    }
+    assert {p.name for p in path.parent.iterdir()} <= {
+        path.name,
+        ".gitignore",
+        f"{path.name}.lock",
+        "_runtime",
+    } | {"playwright-sessions.json.lock"}
 
 
 def test_what_can_not_be_written_is_a_failure_with_a_code(desks: Desks) -> None:

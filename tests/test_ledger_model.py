@@ -39,7 +39,7 @@ from pytest_peaks.session import identity
 from pytest_peaks.session.identity import ProcessIdentity
 from pytest_peaks.session.paths import ProjectDirs
 
-NAMES = ("ann", "bob", "cleo", "dan")
+NAMES = ("ann", "bob", "cleo", "dan", "eve")
 DESKS = ("desk-1", "desk-2", "desk-3")
 IDLE = 1800.0
 MOST_PROCESSES = 6
@@ -114,7 +114,7 @@ class Work:
             self._check()
             self._browser.cookie = next((cookie["value"] for cookie in state.cookies), None)
 
-    def capture(self, name: str, *, more_origins: object = ()) -> Captured:
+    def capture(self, name: str, *, more_origins: object = ()) -> Captured:  # noqa: ARG002
         self._world.pause()
         self._check()
         found = state_with(self._browser.cookie)
@@ -192,7 +192,7 @@ def state_with(cookie: str | None) -> State:
     return State({"cookies": [{**one, **rest, "value": cookie}] if cookie else [], "origins": []})
 
 
-class Gone(PeaksError):
+class GoneError(PeaksError):
     """Thrown at what is left of processes when an example is over."""
 
 
@@ -205,7 +205,7 @@ class WatchedPool(Pool):
     def changing(self) -> Iterator[Rules]:
         self.machine.world.pause()
         if self.machine.world.over:
-            raise Gone("the example is over")
+            raise GoneError("the example is over")
         with super().changing() as rules:
             yield rules
 
@@ -298,9 +298,15 @@ class LedgerMachine(RuleBasedStateMachine):
 
     # Processes
 
-    @initialize()
-    def first(self) -> None:
-        self.start(None)
+    @initialize(taken=st.integers(0, len(DESKS)), waiting=st.integers(0, 2))
+    def first(self, taken: int, waiting: int) -> None:
+        """Some desks are taken from the beginning, and some wait."""
+        for number in range(taken):
+            self.start(None)
+            self.begin(len(self.alive(idle=True)) - 1, NAMES[number], "seat", "process", STEPS_OF_A_VERB)
+        for number in range(waiting):
+            self.start(None)
+            self.begin(len(self.alive(idle=True)) - 1, NAMES[-1 - number], "wait", "process", 12)
         self.start(None)
 
     @precondition(lambda self: len(self.processes) < MOST_PROCESSES)
@@ -565,12 +571,12 @@ class LedgerMachine(RuleBasedStateMachine):
                 assert now.get("desk") == session["desk"], f"{name} lost its desk with the ledger"
                 assert now["lease"]["id"] == lease["id"]
                 assert now["lease"]["owner"] == lease["owner"]
-        self.waiting.clear()
+        self.waiting.clear()  # they queue up anew
 
     def _all_refuse(self, bad: bytes) -> None:
         turns = Turns(self.pool_of(self.world.spawn()))
         verbs: tuple[Callable[[], object], ...] = (
-            lambda: turns.create("eve"),
+            lambda: turns.create("fay"),
             lambda: turns.resume("ann"),
             lambda: turns.save("ann"),
             lambda: turns.close("ann"),

@@ -52,12 +52,16 @@ def cells(row: Row) -> list[str]:
 
 def lines(found: Sequence[Row]) -> list[str]:
     """The desks in columns."""
-    table = [list(COLUMNS), *map(cells, found)]
-    widths = [max(len(line[number]) for line in table) for number in range(len(COLUMNS))]
+    table, widths = [list(COLUMNS), *map(cells, found)], _widths(found)
     return [
         "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
         for line in table
     ]
+
+
+def _widths(found: Sequence[Row]) -> list[int]:
+    table = [list(COLUMNS), *map(cells, found)]
+    return [max(len(line[number]) for line in table) for number in range(len(COLUMNS))]
 
 
 def _plain(look: Callable[[], list[Row]], interval: float, looks: int | None) -> None:
@@ -80,11 +84,15 @@ def _live(look: Callable[[], list[Row]], interval: float, looks: int | None) -> 
 
 
 def _table(found: Sequence[Row]) -> Any:
-    from rich.table import Table
+    from rich.table import Column, Table
     from rich.text import Text
 
     colours = {"free": "green", "leased": "cyan", "draining": "yellow", "quarantined": "red", "dead": "red"}
-    table = Table(*COLUMNS)
+    # In a narrow terminal the page and the holder give way; who sits where stays whole.
+    columns = [Column(name, no_wrap=True, overflow="ellipsis") for name in COLUMNS]
+    for column, width in zip(columns[:-2], _widths(found), strict=False):
+        column.min_width = width
+    table = Table(*columns)
     for row in found:
         desk, state, *rest = cells(row)
         table.add_row(Text(desk), Text(state, style=colours.get(state, "")), *map(Text, rest))

@@ -217,6 +217,11 @@ class Rules:
         self.ledger.queue.append(waiter)
         return waiter
 
+    def stay(self, waiter: Waiter) -> None:
+        """Have a waiter in the queue, also of a ledger that was made anew."""
+        if all(other.id != waiter.id for other in self.ledger.queue):
+            self.ledger.queue.append(waiter)
+
     def quit(self, waiter: Waiter) -> None:
         self.ledger.queue[:] = [other for other in self.ledger.queue if other.id != waiter.id]
 

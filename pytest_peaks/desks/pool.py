@@ -183,6 +183,8 @@ class Pool:
             while True:
                 with self.changing() as rules:
                     check(rules)
+                    if waiter is not None:
+                        rules.stay(waiter)
                     claim = self._try(rules, name, waiter, browser=browser, without=without, owner=owner)
                     if claim is not None:
                         return claim
@@ -253,7 +255,7 @@ class Pool:
             rules = self.look()
             session = rules.ledger.sessions.get(name)
             free = self.free(rules)
-            if rules.vacated():
+            if rules.vacated() or all(other.id != waiter.id for other in rules.ledger.queue):
                 return
             if (session is None or session.desk is None) and free and rules.may_take(waiter, free):
                 return

@@ -95,19 +95,17 @@ class Seats:
         :param with_states: sessions that have a saved state and no seat are taken in as detached.
         """
         made = Ledger()
+        detached: dict[str, Session] = {}
         for note in self._noted():
-            place = note.desk
-            if place in made.epochs or note.session in made.sessions:
+            made.epochs[note.desk] = note.epoch
+            seat, lease = note.seat, note.seat.lease if note.seat is not None else None
+            if seat is None or lease is None or note.session is None or note.known is None:
                 continue
-            made.epochs[place] = note.epoch
-            if note.session is None or note.seat is None or note.seat.lease is None or note.known is None:
-                continue
-            seat, lease = note.seat, note.seat.lease
             if lease.phase == "held" and lease.seat is not None and lease.seat.state() == "dead":
-                made.sessions[note.session] = Session(None, seat.created_at, seat.used)
-            else:
-                made.desks[place] = note.known
-                made.sessions[note.session] = seat
+                detached[note.session] = Session(None, seat.created_at, seat.used)
+            elif note.session not in made.sessions:
+                made.desks[note.desk], made.sessions[note.session] = note.known, seat
+        made.sessions = detached | made.sessions
         for name in States(self.settings.state_dir, self.settings.dirs).names() if with_states else ():
             with contextlib.suppress(InvalidNameError, OSError):
                 check_name(name)
