@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from pytest_peaks.doors.cli import PeaksCli
     from pytest_peaks.doors.mcp import McpClient
     from pytest_peaks.owner import Owner
+    from pytest_peaks.recycling.slots import Slot
 
 # A new page takes 0.05 s. This is for a machine that is out of breath; after it the browser is ended.
 OPEN_TIMEOUT = 60.0
@@ -39,7 +40,7 @@ class PeaksSession:
 
     :ivar name: the name it was asked for with, else ``slot<N>``.
     :ivar slot: this worker's place in the run, 0 to n-1, kept across worker crashes.
-    :ivar isolation: ``fresh``, ``profile`` or ``browser``.
+    :ivar isolation: ``fresh``, ``recycled``, ``profile`` or ``browser``.
     """
 
     def __init__(
@@ -65,6 +66,7 @@ class PeaksSession:
         self._visited = False
         self._mcp: McpClient | None = None
         self._cli: PeaksCli | None = None
+        self._slot: Slot | None = None
         self._first_pages: list[Page] = []
         self._strangers: list[BrowserContext] = []
         self._closed = False
@@ -273,8 +275,10 @@ class PeaksSession:
             if self._spec.doors:
                 # One tab, so that every door means the same one.
                 self._page = self._context.pages[0] if self._keeps_data else self._wipe()
-            if self._has_default_context:
+            if self._has_default_context or self._slot is not None:
                 self._begins_with.put_into(self._context, self._page)
+            if self._slot is not None:
+                self._owner.recycler.watch(self._slot)
 
     @property
     def _has_default_context(self) -> bool:
@@ -328,6 +332,12 @@ class PeaksSession:
         options = dict(self._spec.context_options)
         if self._base_url is not None:
             options.setdefault("base_url", self._base_url)
+        if self._spec.isolation is Isolation.RECYCLED and self._live.endpoint is not None:
+            browser = self._browser
+            self._slot = self._owner.recycler.take(browser, options, lambda: browser.new_context(**options))
+            if self._slot is not None:
+                self._page = self._slot.page
+                return self._slot.context
         return self._begins_with.new_context(self._browser, options)
 
     def _wipe(self) -> Page:
@@ -340,10 +350,12 @@ class PeaksSession:
     def _close_contexts(self) -> None:
         if self._browser is not None:
             # Also those that the test made by hand, so that no tab of it is seen by the next one.
-            kept = [*self._strangers, *self._owner.contexts_in_use()]
+            kept = [*self._strangers, *self._owner.contexts_in_use(), *self._owner.recycler.contexts]
             for context in self._browser.contexts:
                 if context not in kept:
                     context.close()
+            if self._slot is not None:
+                self._owner.recycler.give_back(self._slot)
         if self._owns_process:
             return  # it ends with all that is in it
         if self._spec.doors and not self._keeps_data:

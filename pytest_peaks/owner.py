@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from pytest_peaks.at_desks import DeskSeats
     from pytest_peaks.auth.model import State
     from pytest_peaks.auth.source import Login, Logins
+    from pytest_peaks.recycling.slots import Recycler
 
 # A dying browser's connections end before the system calls its process dead: milliseconds, more on a busy machine.
 DYING = 1.0
@@ -65,6 +66,13 @@ class Owner:
         self._watchdog: Watchdog | None = None
         if run.controller != self.manager.owner and run.controller.state() == "alive":
             self._watchdog = Watchdog(run.controller, self._orphaned)
+
+    @functools.cached_property
+    def recycler(self) -> Recycler:
+        """The contexts of this process that are used again."""
+        from pytest_peaks.recycling.slots import Recycler
+
+        return Recycler()
 
     @functools.cached_property
     def desks(self) -> DeskSeats:
@@ -175,7 +183,7 @@ class Owner:
             "slot": self.run.slot,
             "worker": self.run.worker,
             "browsers": self.used,
-            "said": [*self.said, *self.logins.notes],
+            "said": [*self.said, *self.logins.notes, *filter(None, [self.recycler.line()])],
             "swept": [record.session_id for record in swept.ended],
             "set_aside": [f"{problem.path.name}: {problem.reason}" for problem, _ in swept.problems],
         }
@@ -301,7 +309,7 @@ class Owner:
         self._attached.clear()
 
     def _discard(self, live: LiveSession) -> None:
-        self._attached.pop(live, None)
+        self.recycler.forget(self._attached.pop(live, None))
         for key in [key for key, value in self._shared.items() if value is live]:
             del self._shared[key]
         live.release()

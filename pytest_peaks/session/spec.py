@@ -31,11 +31,13 @@ class BrowserName(StrEnum):
 class Isolation(StrEnum):
     """How much one test shares with the next one of its worker.
 
-    ``fresh``: a context of its own in the worker's browser. ``profile``: the default context of
+    ``fresh``: a context of its own in the worker's browser. ``recycled``: one that tests before it had, proved
+    blank. ``profile``: the default context of
     the worker's browser, with all that earlier tests left in it. ``browser``: a process of its own.
     """
 
     FRESH = "fresh"
+    RECYCLED = "recycled"
     PROFILE = "profile"
     BROWSER = "browser"
 
