@@ -15,7 +15,7 @@ from pytest_peaks.doors.mcp_servers import McpServers
 from pytest_peaks.doors.playwright import PlaywrightDoor, bounded, essence
 from pytest_peaks.errors import BrowserLostError, DriverFailedError, InvalidOptionError, PeaksError
 from pytest_peaks.handle import OPEN_TIMEOUT, PeaksSession, lost_message
-from pytest_peaks.session import processes
+from pytest_peaks.session import browsers, processes
 from pytest_peaks.session.live import LiveSession
 from pytest_peaks.session.manager import SessionManager
 from pytest_peaks.session.paths import ProjectDirs, project_root
@@ -233,10 +233,38 @@ class Owner:
                 )
             return attach(self.manager, spec.browser, config.attach)
         if spec.browser != config.browser_spec:
-            return self.manager.acquire(spec.browser)
+            return self._acquire(spec.browser)
         if config.reuse == "off" and not config.fresh:
-            return self.manager.acquire(spec.browser)
-        return self._reused(spec.browser) or self.manager.acquire(spec.browser)
+            return self._acquire(spec.browser)
+        return self._reused(spec.browser) or self._acquire(spec.browser)
+
+    def _acquire(self, browser: BrowserSpec) -> LiveSession:
+        """Start a browser, and meanwhile Playwright's driver, which takes longer, if it does not run yet."""
+        if self.door.is_started or not browser.own_process:
+            return self.manager.acquire(browser)
+        browsers.find(browser)  # without one there is nothing to overlap
+        self.manager.prepare()
+        started: list[LiveSession | BaseException] = []
+
+        def start() -> None:
+            try:
+                started.append(self.manager.acquire(browser))
+            except BaseException as error:
+                started.append(error)
+
+        starting = threading.Thread(target=start, name="peaks-start", daemon=True)
+        starting.start()
+        try:
+            self.door.playwright()
+        except BaseException:
+            starting.join()
+            if isinstance(started[0], LiveSession):
+                started[0].release()
+            raise
+        starting.join()
+        if isinstance(started[0], BaseException):
+            raise started[0]
+        return started[0]
 
     def _reused(self, spec: BrowserSpec) -> LiveSession | None:
         from pytest_peaks.reuse import SlotSessions, ignored_in_ci

@@ -53,13 +53,14 @@ VALUES: dict[str, tuple[str, tuple[str, str, str], str | None]] = {
     "browser": ("browser", ("firefox", "webkit", "msedge"), "opera"),
     "executable": ("executable", ("/bin/a", "/bin/b", "/bin/c"), "~no-such-user-of-this-machine/x"),
     "headed": ("headed", ("True", "False", "True"), "maybe"),
-    "isolation": ("isolation", ("browser", "profile", "browser"), "none"),
+    "isolation": ("isolation", ("recycled", "profile", "browser"), "none"),
     "ports": ("ports", ("9001-9002", "9003-9004", "9005-9006"), "80"),
     "debug_port": ("debug_port", ("True", "False", "True"), "maybe"),
     "mcp_command": ("mcp.command", ("one -a", "two -b", "three -c"), None),
     "reuse": ("reuse", ("force", "off", "on"), "maybe"),
     "fresh": ("fresh", ("True", "False", "True"), "maybe"),
     "attach": ("attach", ("http://127.0.0.1:9222", "ws://host/path", "tty-1"), "ftp://host"),
+    "desk_wait": ("desk_wait", ("0.0", "2.5", "600.0"), "soon"),
 }
 KNOWN = [option for option in OPTIONS if option.name in VALUES]
 WITH_A_BAD_VALUE = [option for option in KNOWN if VALUES[option.name][2] is not None]

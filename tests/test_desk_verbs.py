@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from leaks import Surroundings
-from seatings import DESKS, PEAKS, Desks, ended, failed, one_object, succeeded
+from seatings import DESKS, PEAKS, Desks, ended, failed, one_object, succeeded, wait_until
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="modes and links")
 ONE, TWO, THREE = DESKS
@@ -146,6 +146,7 @@ def test_json_may_stand_before_the_verb_and_after_it(desks: Desks, order: tuple[
 def test_json_may_stand_before_the_group(desks: Desks) -> None:
     done = subprocess.run(
         [*PEAKS, "--json", "session", "list"],
+        check=False,
         cwd=desks.folder,
         env=desks.env(),
         capture_output=True,
@@ -213,18 +214,23 @@ def test_a_full_pool_says_who_sits_where(desks: Desks) -> None:
     desks.fails("no_free_desk", 3, "resume", "a", "--no-browser")
 
 
-@pytest.mark.parametrize("name", ["", "../evil", "a/b", "x y", ".", "..", "-h x", "é", "a" * 200, "con"])
-def test_a_name_that_can_not_become_a_path_is_refused_by_every_verb(desks: Desks, name: str) -> None:
-    victim = desks.folder / "evil.json"
-    victim.write_text("{}")
-    for verb in ("create", "resume", "save", "close"):
-        found = one_object(desks.run(verb, "--json", "--", name))
-        assert found["ok"] is False
-        assert found["error"] == "invalid_name", found
-        more = ["--discard"] if verb == "close" else []
-        assert desks.run(verb, *more, "--json", "--", name).returncode == 2
-    assert victim.exists()
+@pytest.mark.parametrize("name", ["", "../evil", "x y", "..", "é", "a" * 200])
+def test_a_name_that_can_not_become_a_path_is_refused(desks: Desks, name: str) -> None:
+    found = one_object(desks.run("create", "--no-browser", "--json", "--", name))
+    assert (found["ok"], found["error"]) == (False, "invalid_name")
     assert not desks.ledger.exists()
+
+
+def test_no_verb_takes_a_name_for_a_path(desks: Desks) -> None:
+    victim = desks.dirs.base / "victim.json"
+    desks.lease("alice")
+    desks.ok("save", "alice")
+    assert desks.state("alice").parent.is_dir()
+    victim.write_text("{}")
+    for verb in (("resume",), ("save",), ("close", "--discard")):
+        found = one_object(desks.run(*verb, "--json", "--", "../victim"))
+        assert (found["ok"], found["error"]) == (False, "invalid_name")
+    assert victim.exists()
 
 
 def test_a_state_that_no_session_has_is_neither_overwritten_nor_taken_over_silently(desks: Desks) -> None:
@@ -572,6 +578,30 @@ def test_a_ledger_or_pool_that_is_none_is_left_alone(desks: Desks, which: str, c
     } | {"playwright-sessions.json.lock"}
 
 
+RECORD = {"desk": "d", "status": "active", "created_at": 1, "last_used_at": 1}
+
+
+@pytest.mark.parametrize(
+    ("content", "slug"),
+    [
+        ({"version": 1, "sessions": []}, "bad_json"),  # the first design wiped it
+        ({"version": 1, "sessions": {"a": 1}}, "bad_json"),  # and ended with a traceback
+        ({"version": 1, "sessions": {"a": {**RECORD, "last_used_at": "1"}}}, "bad_json"),
+        ({"version": 99, "sessions": {}}, "schema_too_new"),  # and took any version for its own
+        ({"version": True, "sessions": {}}, "bad_json"),
+    ],
+    ids=["sessions", "record", "time", "version", "bool"],
+)
+def test_a_ledger_that_is_wrong_within_is_told_and_left_alone(
+    desks: Desks, content: object, slug: str
+) -> None:
+    desks.ledger.parent.mkdir()
+    desks.ledger.write_text(json.dumps(content))
+    for arguments in (("list",), ("create", "b", "--no-browser")):
+        assert str(desks.ledger) in desks.fails(slug, 1, *arguments)["message"]
+    assert json.loads(desks.ledger.read_text()) == content
+
+
 def test_what_can_not_be_written_is_a_failure_with_a_code(desks: Desks) -> None:
     desks.lease("alice")
     blocked = desks.folder / "blocked"
@@ -646,3 +676,59 @@ def test_config_has_the_urls_that_create_gives(desks: Desks) -> None:
         made = desks.lease(name)
         assert made["mcpServers"][made["desk"]] == entries["mcpServers"][made["desk"]]
     assert "e" in entries["note"]
+
+
+# --- Waiting
+
+
+def waiting(desks: Desks) -> list[str]:
+    names: list[str] = desks.ok("pool")["waiting"]
+    return names
+
+
+def test_those_who_wait_get_a_desk_in_the_order_in_which_they_came(desks: Desks) -> None:
+    desks.configure("d")
+    desks.lease("alice")
+    processes = []
+    for number in range(3):
+        processes.append(desks.spawn("create", f"w{number}", "--no-browser", "--wait", "100", "--json"))
+        wait_until(lambda: len(waiting(desks)) == len(processes), "it waits")
+    assert waiting(desks) == ["w0", "w1", "w2"]
+    refused = desks.fails("no_free_desk", 3, "create", "late", "--no-browser")
+    assert "3 wait before" in refused["message"]
+    before = "alice"
+    for number, process in enumerate(processes):
+        desks.ok("close", before)
+        # Whoever does not wait does not come before those who do.
+        if number < 2:
+            desks.fails("no_free_desk", 3, "create", "late", "--no-browser")
+        done = ended(process)
+        assert succeeded(done)["desk"] == "d"
+        assert "waiting: no free desk: d -> " in done.stderr
+        assert waiting(desks) == [f"w{later}" for later in range(number + 1, 3)]
+        before = f"w{number}"
+    assert desks.rows()["w2"]["desk"] == "d"
+
+
+def test_whoever_gives_up_waiting_names_the_holders_and_waits_no_more(desks: Desks) -> None:
+    desks.configure("d", "e")
+    for name in ("alice", "bob"):
+        desks.lease(name)
+    done = desks.run("create", "carol", "--no-browser", "--wait", "0.3", "--json")
+    assert "d -> alice, e -> bob" in failed(done, "no_free_desk", 3)["message"]
+    assert "waiting: no free desk: d -> alice, e -> bob" in done.stderr
+    assert waiting(desks) == []
+    for wrong in ("-1", "nan", "soon"):
+        desks.fails("usage", 2, "create", "carol", "--no-browser", "--wait", wrong)
+
+
+def test_whoever_died_waiting_holds_nobody_up(desks: Desks) -> None:
+    desks.configure("d")
+    desks.lease("alice")
+    process = desks.spawn("create", "dies", "--no-browser", "--wait", "100")
+    wait_until(lambda: waiting(desks) == ["dies"], "it waits")
+    process.kill()
+    process.communicate()
+    desks.ok("close", "alice")
+    assert desks.lease("bob")["desk"] == "d"
+    assert waiting(desks) == []

@@ -28,7 +28,7 @@ def stand_in(project: pytest.Pytester, script: str, *, python: bool = False) -> 
 
 
 WRONG_MARKERS = {
-    "isolation='frehs'": ("'frehs' is not an isolation", "fresh, profile, browser"),
+    "isolation='frehs'": ("'frehs' is not an isolation", "fresh, recycled, profile, browser"),
     "browser='netscape'": ("'netscape' is not a browser", "chromium"),
     "viewprt={}": ("unknown argument 'viewprt'", "did you mean 'viewport'"),
     "name='Not A Name'": ("name 'Not A Name' is not usable", "a-z"),

@@ -376,7 +376,23 @@ class LedgerMachine(RuleBasedStateMachine):
             "cleanup all": lambda: turns.cleanup(0),
             "sweep": turns.sweep,
         }
-        self._begin(process, f"{verb} {name}", verbs[verb], lambda _: None, steps)
+        dead = self._leases_of_the_dead()
+
+        def check(result: object) -> None:
+            if verb in ("cleanup", "cleanup all", "sweep") and isinstance(result, list):
+                assert not dead & self._leases_of_the_dead(), "the dead keep their desks"
+
+        self._begin(process, f"{verb} {name}", verbs[verb], check, steps)
+
+    def _leases_of_the_dead(self) -> set[str]:
+        found = set()
+        for session in self.ledger()["sessions"].values():
+            owner = session["lease"]["owner"] if session["lease"] else None
+            if owner is not None:
+                lives = self.world.processes.get(owner["pid"]) == owner["started"]
+                if not lives or owner["boot"] != f"boot-{self.world.boot}":
+                    found.add(session["lease"]["id"])
+        return found
 
     @rule(number=st.integers(0, 20), verb=st.sampled_from(["save", "close", "beat", "beat"]))
     def holder(self, number: int, verb: str) -> None:

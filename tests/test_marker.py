@@ -192,9 +192,9 @@ def test_an_argument_like_none_is_answered_with_what_there_is() -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ({"isolation": "fres"}, ["'fres'", "fresh, profile, browser"]),
-        ({"isolation": True}, ["True", "fresh, profile, browser"]),
-        ({"isolation": ""}, ["''", "fresh, profile, browser"]),
+        ({"isolation": "fres"}, ["'fres'", "fresh, recycled, profile, browser"]),
+        ({"isolation": True}, ["True", "fresh, recycled, profile, browser"]),
+        ({"isolation": ""}, ["''", "fresh, recycled, profile, browser"]),
         ({"browser": "opera"}, ["'opera'", "chromium, chrome, msedge, firefox, webkit"]),
         ({"browser": ["chromium"]}, ["['chromium']", "chromium, chrome, msedge"]),
         ({"url": ""}, ["url is ''"]),

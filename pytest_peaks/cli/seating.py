@@ -39,15 +39,20 @@ def seated(
     exists = pool.states.exists(name)
     restore = turn.restored or (may_restore and exists and not turn.works and not turn.already)
     steps_left: list[dict[str, Any]] = []
+    locked = restore and not turn.works and pool.states.is_encrypted(name)
     if not turn.works and not turn.already:
         prefix = desk.settings.mcp_prefix
         steps_left = (
-            steps.after_resume(prefix, state if exists else None, url)
+            steps.after_resume(prefix, None if locked else state, url)
             if restore
             else steps.after_create(prefix, url)
         )
     mcp_url = turn.place.mcp_url or desk.settings.mcp_url or _url_of(desk.settings)
     warnings = [*turn.notes, *_unreachable(pool.settings, desk.settings, mcp_url, works=turn.works)]
+    if locked:
+        warnings.append(
+            f"the saved state is encrypted, which the tools of {turn.claim.desk} cannot read: it is not restored"
+        )
     if turn.visit is not None and turn.visit.problem:
         warnings.append(f"the page did not open: {turn.visit.problem}")
     free, total = _free(turns), len(pool.settings.desks)
@@ -99,8 +104,9 @@ def saved(turns: Turns, name: str, done: Saved) -> Reply:
     if done.written:
         message = f"session {name!r} is saved in {state}"
     else:
-        target = state.with_name(f"{name}.incoming.json")
-        left = steps.to_save(desk.settings.mcp_prefix, name, target)
+        # Under a name that no session can have.
+        target = state.with_name(f".{name}.incoming.json")
+        left = steps.to_save(desk.settings.mcp_prefix, name, target, _places(pool.settings))
         message = f"peaks can't reach into {done.claim.desk}: its own tools save session {name!r}"
     lost = [f"a state cannot carry {what}" for what in done.lost]
     lines = [message, *(f"note: {text}" for text in lost), *steps.as_text(left)]
@@ -412,6 +418,17 @@ def _unreachable(settings: PoolSettings, desk: DeskSettings, mcp_url: str, *, wo
             f"it; {REGISTER}"
         ]
     return []
+
+
+def _places(settings: PoolSettings) -> list[str]:
+    """The options that name this pool from anywhere."""
+    base = settings.dirs.base
+    return [
+        *("--root", str(settings.dirs.root)),
+        *(["--pool-config", str(settings.config)] if settings.config != base / "pool.json" else []),
+        *([] if settings.own_ledger else ["--ledger", str(settings.ledger)]),
+        *("--state-dir", str(settings.state_dir)),
+    ]
 
 
 def _about(exists: bool, restore: bool) -> str:

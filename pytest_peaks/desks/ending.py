@@ -87,6 +87,7 @@ class Ending:
         if given is None and (not desk.works or session.lease is None or not session.lease.browser):
             with self.pool.changing() as rules:
                 rules.heartbeat(claim)
+            self.pool.states.prepare()
             return Saved(claim, written=False)
         if given is None:
             state, lost = self._captured(claim)

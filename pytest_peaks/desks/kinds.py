@@ -11,6 +11,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
+from urllib.parse import urlsplit
 
 from pytest_peaks.desks.browsing import Browsing, Work
 from pytest_peaks.desks.errors import DeskFailedError
@@ -273,10 +274,20 @@ class EndpointDesk:
         return self._browsing.at(place.endpoint, lambda: None)
 
     def _place(self) -> Place:
+        """
+        :raises DeskFailedError: nothing answers there.
+        """
         from pytest_peaks.hosting.endpoint import websocket_of
 
-        where = f"the endpoint of {self.settings.name}"
-        return Place(websocket_of(self.settings.endpoint, where), self.settings.mcp_url)
+        endpoint = self.settings.endpoint
+        try:
+            found = websocket_of(endpoint, f"the endpoint of {self.settings.name}")
+        except PeaksError as error:
+            # The path of the URL is a key to the browser.
+            raise DeskFailedError(
+                error.message.replace(endpoint, shown_host(endpoint)), hint=error.hint
+            ) from None
+        return Place(found, self.settings.mcp_url)
 
 
 class ExternalDesk:
@@ -367,6 +378,12 @@ def _by_whom(pool: PoolSettings, port: int) -> str:
         if hosted.record.port == port:
             return f" by {hosted.name} of {hosted.dirs.root}"
     return ""
+
+
+def shown_host(endpoint: str) -> str:
+    """An endpoint without its path."""
+    parts = urlsplit(endpoint)
+    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
 
 
 Maker = Callable[[DeskSettings, PoolSettings, Browsing], Desk]

@@ -134,6 +134,8 @@ if sys.platform != "win32":
         return (there.st_dev, there.st_ino) == (ours.st_dev, ours.st_ino)
 
     def _close(descriptor: int) -> None:
+        if descriptor not in _descriptors:
+            return  # this is a forked child, where it is closed
         _descriptors.discard(descriptor)
         with contextlib.suppress(OSError):
             fcntl.flock(descriptor, fcntl.LOCK_UN)  # also where a forked child has it, too

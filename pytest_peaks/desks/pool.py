@@ -244,7 +244,8 @@ class Pool:
         parts = [holders, *broken, f"{len(ahead)} wait before" if ahead else ""]
         return NoFreeDeskError(
             f"no free desk: {'; '.join(filter(None, parts)) or 'none is left to try'}",
-            hint="`peaks session close NAME` frees one, `peaks session cleanup` those that nobody uses, "
+            hint=("`peaks session pool --up` tries those again that were put aside, " if broken else "")
+            + "`peaks session close NAME` frees one, `peaks session cleanup` those that nobody uses, "
             "--wait SECONDS waits for one",
         )
 

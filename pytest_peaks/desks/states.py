@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from pytest_peaks.auth.crypto import is_encrypted
 from pytest_peaks.auth.freshness import that_matter
 from pytest_peaks.auth.model import State, cookie_key
 from pytest_peaks.auth.store import read_file, write_file
@@ -34,6 +35,13 @@ class States:
 
     def exists(self, name: str) -> bool:
         return os.path.lexists(self.path(name))
+
+    def is_encrypted(self, name: str) -> bool:
+        """Whether a state is there and only peaks can read it."""
+        path = self.path(name)
+        with contextlib.suppress(OSError):
+            return path.is_file() and is_encrypted(path.read_text(encoding="utf-8", errors="replace"))
+        return False
 
     def names(self) -> list[str]:
         """Names that have a state, sorted."""
@@ -66,8 +74,6 @@ class States:
         """
         path = self.path(name)
         try:
-            if self.dirs.base in self.folder.parents:
-                self.dirs.create()
             self._make_folder()
             write_file(path, state, bound=_bound(name))
         except (OSError, NotWritableError) as error:
@@ -95,7 +101,22 @@ class States:
             ) from None
         return True
 
+    def prepare(self) -> None:
+        """Have the folder there, for a tool to write into it.
+
+        :raises WriteFailedError: it can't be made.
+        """
+        try:
+            self._make_folder()
+        except (OSError, NotWritableError) as error:
+            reason = error.message if isinstance(error, NotWritableError) else error.strerror or str(error)
+            raise WriteFailedError(
+                f"{self.folder} cannot be used: {reason}", hint="name another with --state-dir"
+            ) from None
+
     def _make_folder(self) -> None:
+        if self.dirs.base in self.folder.parents:
+            self.dirs.create()
         self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         info = self.folder.lstat()
         if not stat.S_ISDIR(info.st_mode) or (hasattr(os, "getuid") and info.st_uid != os.getuid()):

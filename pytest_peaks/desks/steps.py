@@ -6,6 +6,8 @@ working directory), and write plain files; ``browser_close`` is what blanks an `
 
 from __future__ import annotations
 
+import shlex
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -34,11 +36,14 @@ def after_resume(prefix: str, state: Path | None, url: str | None) -> list[dict[
     return steps + _visit(prefix, url)
 
 
-def to_save(prefix: str, name: str, target: Path) -> list[dict[str, Any]]:
+def to_save(prefix: str, name: str, target: Path, places: Sequence[str] = ()) -> list[dict[str, Any]]:
+    """
+    :param places: options that name the pool, for a caller elsewhere.
+    """
     return [
         _call(prefix, "browser_storage_state", f"writes the login to a file; {CAPS}", filename=str(target)),
         {
-            "command": f"peaks session save {name} --from {target}",
+            "command": shlex.join(["peaks", "session", "save", name, "--from", str(target), *places]),
             "why": "keeps it with mode 0600, encrypted where a key is set, and removes that file",
         },
     ]

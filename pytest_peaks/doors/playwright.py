@@ -73,6 +73,11 @@ class PlaywrightDoor:
         return self._driver
 
     @property
+    def is_started(self) -> bool:
+        """Whether a driver runs, or ran."""
+        return self._playwright is not None
+
+    @property
     def is_borrowed(self) -> bool:
         """Whether the driver is somebody else's."""
         return self._borrowed and self._playwright is not None

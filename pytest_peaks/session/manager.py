@@ -132,6 +132,7 @@ class SessionManager:
         if self._prepared:
             return
         self.dirs.create()
+        _ = self.temp_dir  # made here, where no other thread is at work
         self.swept = guardian.sweep(self.dirs)
         try:
             if self.run is not None:
