@@ -12,8 +12,9 @@ if TYPE_CHECKING:
     from pytest_peaks.errors import PeaksError
     from pytest_peaks.handle import PeaksSession
     from pytest_peaks.openers import SessionFactory, SessionOpener
+    from pytest_peaks.parking import parked
 
-__all__ = ["PeaksError", "PeaksSession", "SessionFactory", "SessionOpener", "__version__"]
+__all__ = ["PeaksError", "PeaksSession", "SessionFactory", "SessionOpener", "__version__", "parked"]
 
 __version__ = "0.1.0"
 
@@ -22,6 +23,7 @@ _HOMES = {
     "PeaksSession": "pytest_peaks.handle",
     "SessionFactory": "pytest_peaks.openers",
     "SessionOpener": "pytest_peaks.openers",
+    "parked": "pytest_peaks.parking",
 }
 
 

@@ -92,6 +92,12 @@ DESK_WAIT = Option(
     "Seconds that a test waits for a desk, or for its named identity to be free. Default: 300.",
     "SECONDS",
 )
+ASYNC_SAFE = Option(
+    "async_safe",
+    "Whether tests that run an event loop work beside browser tests (on, off); on does so as well for runs that use "
+    "pytest-playwright alone. Default: in runs with a test of peaks.",
+    "on|off",
+)
 OPTIONS = (
     BROWSER,
     EXECUTABLE,
@@ -104,6 +110,7 @@ OPTIONS = (
     DEBUG_PORT,
     MCP_COMMAND,
     DESK_WAIT,
+    ASYNC_SAFE,
 )
 # What a value that may be left out means.
 REUSE_VALUES = ("on", "off", "force")
@@ -114,6 +121,7 @@ class PeaksConfig:
     """What a run was asked for.
 
     :ivar root: pytest's rootdir; relative paths start there.
+    :ivar async_safe: ``on``, ``off``, or empty where nothing was said.
     """
 
     root: Path
@@ -128,6 +136,7 @@ class PeaksConfig:
     fresh: bool
     attach: str
     desk_wait: float = 300.0
+    async_safe: str = ""
 
     @property
     def browser_spec(self) -> BrowserSpec:
@@ -189,6 +198,7 @@ def read(config: pytest.Config) -> PeaksConfig:
         fresh=value(FRESH, _boolean, False),
         attach=value(ATTACH, _attach, ""),
         desk_wait=value(DESK_WAIT, _wait, 300.0),
+        async_safe=value(ASYNC_SAFE, lambda text: "on" if _boolean(text) else "off", ""),
     )
 
 

@@ -47,13 +47,17 @@ def peaks_slot(pytestconfig: pytest.Config) -> int:
 
 @pytest.fixture(scope="session")
 def _peaks_owner(request: pytest.FixtureRequest, pytestconfig: pytest.Config) -> Iterator[Owner]:
+    from pytest_peaks import phases
     from pytest_peaks.owner import Owner
 
+    phases.begin(pytestconfig)
     run_state = state.of(pytestconfig)
     run_state.termination.install()
 
     def borrow() -> Any:
         # pytest-playwright's, or one that the suite defines itself: there can be but one in a thread.
+        if phases.is_async_fixture(request, "playwright"):
+            return None  # pytest-playwright-asyncio's, which is of no use here
         try:
             return request.getfixturevalue("playwright")
         except pytest.FixtureLookupError:
@@ -65,7 +69,8 @@ def _peaks_owner(request: pytest.FixtureRequest, pytestconfig: pytest.Config) ->
     owner = run_state.owner = Owner(run_state.config, run_state.run, borrow, teller(pytestconfig))
     owner.logins = make_logins(pytestconfig, owner)
     yield owner
-    owner.close()
+    with phases.mark_of(pytestconfig).held():
+        owner.close()
 
 
 @pytest.fixture(scope="session")

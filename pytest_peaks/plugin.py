@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import pytest
 
 from pytest_peaks import config as settings
-from pytest_peaks import marker, state
+from pytest_peaks import marker, phases, state
 from pytest_peaks.errors import PeaksError
 from pytest_peaks.fixtures import (  # noqa: F401 - found by pytest in this module
     BROWSER_FIXTURES,
@@ -109,6 +109,10 @@ def pytest_make_collect_report(
     return report
 
 
+def pytest_collection_finish(session: pytest.Session) -> None:
+    phases.decide(session)
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_setup(item: pytest.Item) -> Generator[None, Any, Any]:
     __tracebackhide__ = True
@@ -167,7 +171,7 @@ def _users_frames(traceback: TracebackType | None) -> TracebackType | None:
         return None
     rest = _users_frames(traceback.tb_next)
     module = traceback.tb_frame.f_globals.get("__name__", "").partition(".")[0]
-    if module in ("pytest_peaks", "playwright", "_pytest", "pluggy", "contextlib"):
+    if module in ("pytest_peaks", "playwright", "_pytest", "pluggy", "contextlib", "asyncio"):
         return rest
     return TracebackType(rest, traceback.tb_frame, traceback.tb_lasti, traceback.tb_lineno)
 
@@ -189,6 +193,7 @@ def pytest_fixture_setup(
     if fixturedef.argname == "playwright":
         from pytest_peaks.session.spawning import secrets_aside
 
+        phases.begin(request.config, only_if="on")
         with secrets_aside():
             return (yield)
     if fixturedef.argname not in ("new_context", "page") or not isinstance(request.node, pytest.Item):
@@ -227,7 +232,8 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     run_state = state.of(session.config)
     owner = run_state.owner
     if owner is not None:
-        owner.close()
+        with phases.mark_of(session.config).held():
+            owner.close()
         if hasattr(session.config, "workeroutput"):
             session.config.workeroutput["peaks"] = owner.report()
         else:
@@ -281,4 +287,5 @@ def pytest_unconfigure(config: pytest.Config) -> None:
         return
     run_state.termination.uninstall()
     if run_state.owner is not None:
-        run_state.owner.close()
+        with phases.mark_of(config).held():
+            run_state.owner.close()

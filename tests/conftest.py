@@ -48,8 +48,12 @@ def surroundings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Su
 
 
 @pytest.fixture
-def project(pytester: pytest.Pytester, surroundings: Surroundings) -> Iterator[pytest.Pytester]:
+def project(
+    pytester: pytest.Pytester, surroundings: Surroundings, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[pytest.Pytester]:
     """A pytest project of its own, without plugins that the developer happens to have; checked for leaks at the end."""
+    # Also in projects with an ini file of their own: these two are for tests/test_async.py alone.
+    monkeypatch.setenv("PYTEST_ADDOPTS", "-p no:asyncio -p no:anyio")
     pytester.makeini(
         """
         [pytest]

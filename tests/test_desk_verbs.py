@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import stat
 import subprocess
 from collections.abc import Iterator
@@ -708,6 +709,22 @@ def test_those_who_wait_get_a_desk_in_the_order_in_which_they_came(desks: Desks)
         assert waiting(desks) == [f"w{later}" for later in range(number + 1, 3)]
         before = f"w{number}"
     assert desks.rows()["w2"]["desk"] == "d"
+
+
+def test_whoever_does_not_wait_never_comes_before_one_who_does(desks: Desks) -> None:
+    desks.configure("d")
+    desks.lease("alice")
+    process = desks.spawn("create", "first", "--no-browser", "--wait", "100", "--json")
+    wait_until(lambda: waiting(desks) == ["first"], "it waits")
+    process.send_signal(signal.SIGSTOP)
+    try:
+        desks.ok("close", "alice")
+        assert desks.ok("pool")["free"] == ["d"]
+        refused = desks.fails("no_free_desk", 3, "create", "late", "--no-browser")
+        assert "1 wait before" in refused["message"]
+    finally:
+        process.send_signal(signal.SIGCONT)
+    assert succeeded(ended(process))["desk"] == "d"
 
 
 def test_whoever_gives_up_waiting_names_the_holders_and_waits_no_more(desks: Desks) -> None:

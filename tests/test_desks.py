@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import http.server
 import json
 import os
@@ -33,6 +34,7 @@ from seatings import (
 )
 
 from pytest_peaks.doors.mcp_client import McpClient
+from pytest_peaks.errors import McpFailedError
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="signals and modes")
 ONE, TWO, THREE = DESKS
@@ -330,8 +332,9 @@ def age(desks: Desks, seconds: float) -> None:
     """Let the ledger say that no verb was called for so long."""
     ledger = json.loads(desks.ledger.read_text())
     for session in ledger["sessions"].values():
-        for key in ("wall", "machine"):
-            session["used"][key] -= seconds
+        for moment in (session["used"], session["lease"]["heartbeat"]):
+            for key in ("wall", "machine"):
+                moment[key] -= seconds
     desks.ledger.write_text(json.dumps(ledger))
 
 
@@ -517,6 +520,36 @@ def test_a_stopped_browser_is_replaced(desks: Desks, app: App) -> None:
     assert not before.is_alive()
     with desks.client(again) as client:
         assert who(client, app) == NOBODY
+
+
+@pytest.mark.slow
+def test_a_dialog_that_is_open_is_named_as_what_holds_up_a_save(desks: Desks, app: App) -> None:
+    made = desks.ok("create", "alice")
+    with desks.client(made) as client:
+        log_in(client, app.url, "alice")
+        client.call("browser_evaluate", function="() => { setTimeout(() => alert('hi'), 0); }")
+        assert "dialog" in desks.fails("not_saved", 5, "save", "alice")["message"]
+        client.call("browser_handle_dialog", accept=True)
+        assert desks.ok("save", "alice")["saved"] is True
+        assert who(client, app) == "alice"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("script", ["alert('hi')", "while (true);"], ids=["dialog", "hangs"])
+def test_close_saves_a_login_though_a_tab_hangs(desks: Desks, app: App, script: str) -> None:
+    made = desks.ok("create", "alice")
+    with desks.client(made) as client:
+        enter(client, app, "alice")
+        desks.ok("save", "alice")
+        assert titles(client, f"{app.url}/enter/local?user=carol") == ["in"]
+        with contextlib.suppress(McpFailedError):
+            quick = McpClient(made["mcp_url"], timeout=3.0)
+            quick.call("browser_evaluate", function=f"() => {{ setTimeout(() => {{ {script} }}, 0); }}")
+        closed = desks.ok("close", "alice")
+        assert closed["saved"] is True
+    again = desks.ok("resume", "alice")
+    with desks.client(again) as client:
+        assert whose(client, app) == {"alice", "carol"}
 
 
 @pytest.mark.slow

@@ -724,6 +724,30 @@ def test_a_waiter_whom_a_new_ledger_does_not_know_queues_up_again(tmp_path: Path
     assert got == ["bob"]
 
 
+def test_a_desk_that_comes_free_is_for_the_first_who_waits_and_for_nobody_who_comes_later(
+    tmp_path: Path,
+) -> None:
+    pool = pool_of(tmp_path, desks=2)
+    held = [take(pool, name) for name in ("ann", "bob")]
+    with another_process() as (child, other):
+        with pool.changing() as rules:
+            first, second = rules.join("cleo", other), rules.join("dan", ME)
+        pool.left(held[0])
+        with pytest.raises(NoFreeDeskError, match="2 wait before"):
+            take(pool, "eve")
+        rules = pool.look()
+        assert rules.may_take(first, pool.free(rules))
+        assert not rules.may_take(second, pool.free(rules))
+        pool.left(held[1])
+        with pytest.raises(NoFreeDeskError):
+            take(pool, "eve")
+        assert pool.look().may_take(second, ["desk-0", "desk-1"])
+        child.kill()
+        child.wait()
+        assert take(pool, "eve").session == "eve", "the dead wait for nothing"
+        assert [waiter.id for waiter in pool.look().ledger.queue] == [second.id]
+
+
 def elsewhere(**changed: Any) -> ProcessIdentity:
     return dataclasses.replace(ME, **changed)
 

@@ -11,7 +11,7 @@ import json
 import os
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -33,6 +33,7 @@ from pytest_peaks.desks.lease import Claim, Rules
 from pytest_peaks.desks.ledger import OCCUPIED, Waiter
 from pytest_peaks.desks.pool import Owner, Pool
 from pytest_peaks.desks.settings import DeskSettings, PoolSettings
+from pytest_peaks.desks.states import States
 from pytest_peaks.desks.turns import Turn, Turns
 from pytest_peaks.errors import PeaksError
 from pytest_peaks.session import identity
@@ -43,6 +44,7 @@ NAMES = ("ann", "bob", "cleo", "dan", "eve")
 DESKS = ("desk-1", "desk-2", "desk-3")
 IDLE = 1800.0
 MOST_PROCESSES = 6
+FIRST_PID = 5_000_000
 STEPS_OF_A_VERB = 80
 STEPS = st.sampled_from([STEPS_OF_A_VERB, 1, 2, 3, 4, 5, 6, 8, 10, 12, 15, STEPS_OF_A_VERB])
 
@@ -68,13 +70,16 @@ class World:
     def __init__(self) -> None:
         self.boot, self.wall, self.machine = 1, 1_800_000_000.0, 1000.0
         self.processes: dict[int, int] = {os.getpid(): 1}
-        self.last_pid, self.last_start = 5_000_000, 1
+        self.last_pid, self.last_start = FIRST_PID, 1
         self.browsers = {name: Browser() for name in DESKS}
         self.hub = greenlet.getcurrent()
         self.over = False
+        self.who_sits_at: Callable[[str], tuple[str, str] | None] = lambda _: None
+        # By task: at whose lease it found what it is about to save.
+        self.captured: dict[int, tuple[str, str] | None] = {}
 
     def spawn(self, pid: int | None = None) -> ProcessIdentity:
-        if pid is None or pid in self.processes:
+        while pid is None or pid in self.processes:
             self.last_pid += 1
             pid = self.last_pid
         self.last_start += 1
@@ -106,8 +111,9 @@ class World:
 
 
 class Work:
-    def __init__(self, world: World, browser: Browser, place: Place) -> None:
-        self._world, self._browser, self._place = world, browser, place
+    def __init__(self, world: World, desk: str, place: Place) -> None:
+        self._world, self._desk, self._place = world, desk, place
+        self._browser = world.browsers[desk]
 
     def restore(self, state: State) -> None:
         with at_work(self._world, self._browser):
@@ -118,6 +124,7 @@ class Work:
         self._world.pause()
         self._check()
         found = state_with(self._browser.cookie)
+        self._world.captured[id(greenlet.getcurrent())] = self._world.who_sits_at(self._desk)
         self._world.pause()
         return Captured(found, ())
 
@@ -179,7 +186,7 @@ class Desk:
 
     @contextlib.contextmanager
     def work(self, place: Place) -> Iterator[Any]:
-        yield Work(self._world, self._browser, place)
+        yield Work(self._world, self.settings.name, place)
 
     def _check(self) -> None:
         if self._browser.sick:
@@ -194,6 +201,21 @@ def state_with(cookie: str | None) -> State:
 
 class GoneError(PeaksError):
     """Thrown at what is left of processes when an example is over."""
+
+
+@dataclass(frozen=True, slots=True)
+class WatchedStates(States):
+    """States that are written only by who has the lease under which they were found."""
+
+    machine: LedgerMachine
+
+    def save(self, name: str, state: Mapping[str, Any]) -> Path:
+        found = self.machine.world.captured.pop(id(greenlet.getcurrent()), None)
+        session = self.machine.ledger()["sessions"].get(name)
+        now = (name, session["lease"]["id"]) if session and session["lease"] else None
+        assert found is not None, "what nobody found is saved"
+        assert found == now, f"what was found under {found} is saved under {now}"
+        return States.save(self, name, state)
 
 
 class WatchedPool(Pool):
@@ -239,6 +261,7 @@ class LedgerMachine(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.world = World()
+        self.world.who_sits_at = self.who_sits_at
         self._stack = contextlib.ExitStack()
         self._stack.enter_context(self.world.in_force())
         self.folder = Path(tempfile.mkdtemp(prefix="pkt-"))
@@ -267,6 +290,7 @@ class LedgerMachine(RuleBasedStateMachine):
     def pool_of(self, me: ProcessIdentity) -> WatchedPool:
         made = WatchedPool(self.settings, make=lambda settings, *_: Desk(self.world, settings))
         made.machine, made.me = self, me
+        made.states = WatchedStates(made.states.folder, made.states.dirs, self)
         return made
 
     def ledger(self) -> dict[str, Any]:
@@ -274,6 +298,12 @@ class LedgerMachine(RuleBasedStateMachine):
             return {"desks": {}, "sessions": {}, "epochs": {}, "queue": []}
         found: dict[str, Any] = json.loads(self.settings.ledger.read_text())
         return found
+
+    def who_sits_at(self, desk: str) -> tuple[str, str] | None:
+        for name, session in self.ledger()["sessions"].items():
+            if session["desk"] == desk:
+                return name, session["lease"]["id"]
+        return None
 
     def saved(self) -> dict[str, bytes]:
         return {path.stem: path.read_bytes() for path in self.settings.state_dir.glob("*.json")}
@@ -298,7 +328,7 @@ class LedgerMachine(RuleBasedStateMachine):
 
     # Processes
 
-    @initialize(taken=st.integers(0, len(DESKS)), waiting=st.integers(0, 2))
+    @initialize(taken=st.sampled_from([3, 2, 0, 3]), waiting=st.sampled_from([2, 1, 0]))
     def first(self, taken: int, waiting: int) -> None:
         """Some desks are taken from the beginning, and some wait."""
         for number in range(taken):
@@ -521,6 +551,7 @@ class LedgerMachine(RuleBasedStateMachine):
         self.world.processes.clear()
         self.world.boot += 1
         self.world.machine = 5.0
+        self.world.last_pid, self.world.last_start = FIRST_PID, 1  # the same numbers come again
         self.world.processes[os.getpid()] = 1
         self.start(None)
 
@@ -676,16 +707,16 @@ class LedgerMachine(RuleBasedStateMachine):
             browser.sick = False
         me = self.world.spawn()
         turns = Turns(self.pool_of(me))
-        turns.cleanup(0)
+        freed = turns.cleanup(0)
         left = turns.pool.look().ledger
-        assert not left.seated(), f"{left.seated()} sit there for ever"
+        assert not left.seated(), f"{left.seated()} sit there for ever; freed were {freed}"
         with turns.pool.changing():
             pass
         assert not self.ledger()["queue"], "the dead wait"
 
 
 QUICK = settings(
-    max_examples=120,
+    max_examples=200,
     stateful_step_count=40,
     deadline=None,
     database=None,
@@ -700,3 +731,59 @@ def test_whatever_happens_a_desk_has_one_holder_and_nobody_else_s_login_is_saved
 @pytest.mark.slow
 def test_whatever_happens_for_long_a_desk_has_one_holder_and_nobody_else_s_login_is_saved() -> None:
     run(LedgerMachine, settings=settings(QUICK, max_examples=1500, stateful_step_count=80))
+
+
+@pytest.mark.parametrize("verb", ["save", "close", "discard", "cleanup all", "resume"])
+@pytest.mark.parametrize("dies", [False, True])
+def test_whoever_is_left_at_any_step_of_a_verb_does_no_harm_when_others_go_on_meanwhile(
+    verb: str, dies: bool
+) -> None:
+    for steps in range(1, 25):
+        machine = LedgerMachine()
+        try:
+            for _ in range(6):
+                machine.start(None)
+            machine.begin(0, "ann", "create", "desk", STEPS_OF_A_VERB)
+            if verb == "resume":
+                machine.end(0, "ann", "close", STEPS_OF_A_VERB)
+            machine.logs_in("desk-1")  # ann, or a stranger
+            if verb == "resume":
+                machine.begin(0, "ann", "resume", "process", steps)
+            else:
+                machine.end(0, "ann", verb, steps)
+            [left] = [one for one in machine.processes if one.task is not None] or [None]
+            if left is None:
+                break  # it is done in so many steps
+            if dies:
+                machine._crash(left)
+            machine.end(1, "ann", "close", STEPS_OF_A_VERB)
+            machine.begin(2, "bob", "create", "desk", STEPS_OF_A_VERB)
+            for desk in DESKS:
+                machine.logs_in(desk)
+            machine.begin(1, "ann", "resume", "desk", STEPS_OF_A_VERB)
+            for desk in DESKS:
+                machine.logs_in(desk)
+            if not dies:
+                machine._go_on(left, STEPS_OF_A_VERB)
+        finally:
+            machine.teardown()
+
+
+def test_a_browser_that_was_started_anew_during_a_save_is_not_saved_over_the_login() -> None:
+    for steps in range(1, 12):
+        machine = LedgerMachine()
+        try:
+            machine.start(None)
+            machine.begin(0, "ann", "create", "desk", STEPS_OF_A_VERB)
+            machine.logs_in("desk-1")
+            machine.end(0, "ann", "save", STEPS_OF_A_VERB)
+            before = machine.saved()
+            assert list(before) == ["ann"]
+            machine.end(0, "ann", "save", steps)
+            machine.browser_dies("desk-1")
+            machine.browser_is_started("desk-1")
+            for process in machine.processes:
+                machine._go_on(process, STEPS_OF_A_VERB)
+            assert machine.saved() == before
+        finally:
+            machine.teardown()

@@ -107,6 +107,8 @@ class Browsing:
             what = "did not answer in time" if time.monotonic() - start > WORK_TIMEOUT else "does not answer"
             # Playwright's message may hold the URL, whose path is a key to the browser.
             said = essence(error).replace(endpoint, "its URL")
+            if "Timeout" in said:
+                said += "; a tab with an open dialog, or one that hangs, holds it up"
             raise DeskFailedError(
                 f"the desk's browser {what}: {said}", hint="`peaks session pool` shows its state"
             ) from None

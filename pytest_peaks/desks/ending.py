@@ -5,8 +5,8 @@ from __future__ import annotations
 import contextlib
 from dataclasses import dataclass
 
-from pytest_peaks.auth.model import State
-from pytest_peaks.desks import kinds
+from pytest_peaks.auth.model import EXTRAS, State
+from pytest_peaks.desks import kinds, tabs
 from pytest_peaks.desks.errors import DeskFailedError, LeaseLostError, NotSavedError, SessionBusyError
 from pytest_peaks.desks.lease import Claim
 from pytest_peaks.desks.ledger import Session
@@ -245,7 +245,7 @@ class Ending:
         seat = session.lease.seat
         if seat is not None and seat.state() == "dead":
             return False, "its desk was gone: what was not saved is lost"
-        found, _ = self._captured(claim)
+        found, _ = self._captured(claim, ending=True)
         try:
             saved = self.pool.states.load(claim.session)
         except StateNotFoundError:
@@ -259,31 +259,40 @@ class Ending:
             self.pool.states.save(claim.session, found)
         return True, ""
 
-    def _captured(self, claim: Claim) -> tuple[State, tuple[str, ...]]:
+    def _captured(self, claim: Claim, *, ending: bool = False) -> tuple[State, tuple[str, ...]]:
         """
+        :param ending: the tabs go anyway: those that hold it up are closed.
         :raises NotSavedError: the browser is gone, or does not answer.
         """
         desk = self.pool.desk(claim.desk)
         health = desk.health()
+        hint = f"`peaks session close {claim.session} --no-save` frees the desk; what was saved before stays"
         lease = self.pool.look().check(claim).lease
         seat = lease.seat if lease is not None else None
         is_another = seat is not None and health.place.process not in (None, seat)
         if not health.up or is_another:
-            raise NotSavedError(
-                f"{claim.session!r} can't be saved: {claim.desk} is not running",
-                hint=f"`peaks session close {claim.session} --no-save` frees the desk; what was saved before stays",
-            )
-        known: list[str] = []
+            raise NotSavedError(f"{claim.session!r} can't be saved: {claim.desk} is not running", hint=hint)
+        saved: State | None = None
         with contextlib.suppress(PeaksError):
-            known = [str(origin["origin"]) for origin in self.pool.states.load(claim.session).origins]
-        try:
-            with desk.work(health.place) as work:
-                captured = work.capture(claim.session, more_origins=known)
-        except DESK_FAULTS as error:
-            raise NotSavedError(
-                f"{claim.session!r} can't be saved: {error.message}",
-                hint=f"`peaks session close {claim.session} --no-save` frees the desk; what was saved before stays",
-            ) from None
+            saved = self.pool.states.load(claim.session)
+        known = [str(origin["origin"]) for origin in saved.origins] if saved is not None else []
+        closed: list[str] | None = None
+        while True:
+            try:
+                with desk.work(health.place) as work:
+                    captured = work.capture(claim.session, more_origins=[*known, *(closed or [])])
+                break
+            except DESK_FAULTS as error:
+                if ending and closed is None and health.place.record is not None:
+                    closed = tabs.close_all(health.place.endpoint)
+                    if closed is not None:
+                        continue
+                raise NotSavedError(f"{claim.session!r} can't be saved: {error.message}", hint=hint) from None
+        if closed is not None and saved is not None:
+            # What only those tabs could have told is as it was saved before.
+            session = captured.state[EXTRAS]["sessionStorage"]
+            for origin, items in saved.session_storage.items():
+                session.setdefault(origin, dict(items))
         return captured.state, captured.lost
 
     def _free(self, claim: Claim) -> None:
