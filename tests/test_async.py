@@ -59,10 +59,11 @@ async def two():
     return 2
 
 def works(page):
-    page.set_content("<h1>hello</h1>")
+    # What needs the mark comes first: a plain call would put it back.
     with page.expect_console_message() as said:
-        page.evaluate("console.log(document.title)")
-    assert said.value.text == ""
+        page.evaluate("console.log('said')")
+    assert said.value.text == "said"
+    page.set_content("<h1>hello</h1>")
     assert page.text_content("h1") == "hello"
 """
 MIXED = """
@@ -321,11 +322,18 @@ def test_4(peaks_page):
     with parked():
         asyncio.run(inner())
 
-def test_5(peaks_page): works(peaks_page)
+@pytest.fixture(scope="module")
+def wide(peaks_session_factory):
+    with peaks_session_factory() as session:
+        yield session.page
+
+def test_5(wide): works(wide)
+def test_6(request): works(request.getfixturevalue("wide"))
+def test_7(wide): works(wide)
 """
     )
     result = project.runpytest_subprocess()
-    result.assert_outcomes(passed=1, failed=4)
+    result.assert_outcomes(passed=2, failed=5)
     result.stdout.fnmatch_lines(
         [
             "E * RuntimeError: asyncio.run() cannot be called from a running event loop",
@@ -334,6 +342,8 @@ def test_5(peaks_page): works(peaks_page)
             "E *EVENT_LOOP: Playwright's sync API was called while another event loop runs in this thread",
             "E *hint: *pytest-playwright-asyncio",
             "E *EVENT_LOOP: Playwright's sync API was called inside parked()",
+            "E * RuntimeError: no running event loop",
+            "Name its fixture among the test's arguments*",
         ]
     )
 
@@ -370,7 +380,10 @@ def test_4():
     assert kept[-1].text_content("h1") == "hello"
 
 def test_5(hidden): works(hidden)
-def test_6(request): works(request.getfixturevalue("hidden"))
+def test_6(request):
+    page = request.getfixturevalue("hidden")
+    page.title()
+    works(page)
 @pytest.mark.asyncio
 async def test_7(hidden): assert await two() == 2
 def test_8(): assert asyncio.run(two()) == 2
@@ -408,7 +421,12 @@ def pytest_runtest_makereport(item):
 def test_a_run_whose_only_browser_is_asked_for_by_name(mixed: Callable[..., pytest.Pytester]) -> None:
     project = mixed(
         """
-def test_1(request): works(request.getfixturevalue("peaks_page"))
+@pytest_asyncio.fixture
+async def before():
+    yield await two()
+    await two()
+
+def test_1(before, request): works(request.getfixturevalue("peaks_page"))
 def test_2(): assert asyncio.run(two()) == 2
 def test_3(request): works(request.getfixturevalue("peaks_page"))
 @pytest.mark.asyncio
@@ -618,12 +636,19 @@ def test_3(peaks_page):
         asyncio.run(interrupted())
 
 def test_4(): raise AssertionError("not to be run")
-"""
+""",
+        conftest="""
+import asyncio
+def pytest_sessionfinish():
+    asyncio.run(asyncio.sleep(0))
+    NOTES.with_name("finished").write_text("")
+""",
     )
     result = project.runpytest_subprocess()
     assert result.ret == pytest.ExitCode.INTERRUPTED
     result.assert_outcomes(passed=2)
     result.stdout.fnmatch_lines(["nothing left behind"])
+    assert (project.path / "finished").exists()
 
 
 def test_a_python_without_the_mark_is_told_once_and_left_as_it_is(

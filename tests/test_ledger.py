@@ -32,10 +32,11 @@ from pytest_peaks.desks.errors import (
     SchemaTooNewError,
     WriteFailedError,
 )
+from pytest_peaks.desks.holding import Owner
 from pytest_peaks.desks.lease import Claim, Rules
 from pytest_peaks.desks.ledger import Ledger, Session
 from pytest_peaks.desks.ledger_file import LedgerFile
-from pytest_peaks.desks.pool import Owner, Pool
+from pytest_peaks.desks.pool import Pool
 from pytest_peaks.desks.settings import DeskSettings, PoolSettings
 from pytest_peaks.desks.turns import Turns
 from pytest_peaks.session.identity import ProcessIdentity, State

@@ -27,11 +27,12 @@ from hypothesis.stateful import run_state_machine_as_test as run
 from pytest_peaks.auth.capture import Captured
 from pytest_peaks.auth.model import State
 from pytest_peaks.desks import clock, pool
+from pytest_peaks.desks.desk import Health, Place
 from pytest_peaks.desks.errors import BadJsonError, DeskFailedError
-from pytest_peaks.desks.kinds import Health, Place
+from pytest_peaks.desks.holding import Owner
 from pytest_peaks.desks.lease import Claim, Rules
 from pytest_peaks.desks.ledger import OCCUPIED, Waiter
-from pytest_peaks.desks.pool import Owner, Pool
+from pytest_peaks.desks.pool import Pool
 from pytest_peaks.desks.settings import DeskSettings, PoolSettings
 from pytest_peaks.desks.states import States
 from pytest_peaks.desks.turns import Turn, Turns

@@ -33,7 +33,8 @@ WORKER = '''
 import contextlib, os, random, sys, time
 from pathlib import Path
 from pytest_peaks.desks.errors import LeaseLostError, NotSeatedError, UnknownSessionError
-from pytest_peaks.desks.pool import Owner, Pool
+from pytest_peaks.desks.holding import Owner
+from pytest_peaks.desks.pool import Pool
 from pytest_peaks.desks.settings import read_settings
 from pytest_peaks.desks.turns import Turns
 from pytest_peaks.session.identity import ProcessIdentity

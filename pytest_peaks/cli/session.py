@@ -232,18 +232,18 @@ def cleanup(idle_seconds: float | None, no_save: bool) -> Reply:
 @click.option("--down", is_flag=True, help="End the desks at which nobody sits.")
 def pool(show_config: bool, up: bool, down: bool) -> Reply:
     """Show the desks; start them; print a client's configuration."""
-    from pytest_peaks.cli import seating
+    from pytest_peaks.cli import pooling
 
     if show_config + up + down > 1:
         raise click.UsageError("--config, --up and --down contradict each other")
     with _turns() as turns:
         if show_config:
-            return seating.client_entries(turns)
+            return pooling.client_entries(turns)
         if up:
-            return seating.brought_up(turns)
+            return pooling.brought_up(turns)
         if down:
-            return seating.brought_down(turns)
-        return seating.pool_shown(turns)
+            return pooling.brought_down(turns)
+        return pooling.pool_shown(turns)
 
 
 @session.command()

@@ -6,11 +6,12 @@ import contextlib
 from dataclasses import dataclass
 
 from pytest_peaks.auth.model import EXTRAS, State
-from pytest_peaks.desks import kinds, tabs
+from pytest_peaks.desks import hosted, tabs
 from pytest_peaks.desks.errors import DeskFailedError, LeaseLostError, NotSavedError, SessionBusyError
+from pytest_peaks.desks.holding import Freed, Owner, held_by
 from pytest_peaks.desks.lease import Claim
 from pytest_peaks.desks.ledger import Session
-from pytest_peaks.desks.pool import Freed, Owner, Pool, held_by
+from pytest_peaks.desks.pool import Pool
 from pytest_peaks.desks.states import differs, loses_login
 from pytest_peaks.errors import (
     BrowserLostError,
@@ -193,7 +194,7 @@ class Ending:
                     claims.append(rules.reclaim(name, self.pool.me))
             for claim in claims:
                 found.append(self._ended(claim, ages[claim.session], save=save, owner=None))
-        for desk in kinds.removed(self.pool.settings):
+        for desk in hosted.removed(self.pool.settings):
             if desk not in self.pool.look().ledger.seated():
                 self.pool.desk(desk).drain()
         return found
@@ -301,6 +302,9 @@ class Ending:
         lease = self.pool.look().check(claim).lease
         # Of one that was only leased somebody may have used the browser, if it runs.
         works = desk.works and lease is not None and (lease.browser or desk.health().up)
+        if works:
+            with self.pool.changing() as rules:
+                rules.blanking(claim)
         try:
             if works and self.pool.is_worn(claim):
                 desk.drain()

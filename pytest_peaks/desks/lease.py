@@ -167,6 +167,15 @@ class Rules:
         )
         return self.claim(name)
 
+    def blanking(self, claim: Claim) -> None:
+        """From here on what the desk's browser holds need not be the session's: nothing of it is saved any more.
+
+        :raises LeaseLostError: the lease is another one's by now.
+        """
+        session = self.check(claim)
+        assert session.lease is not None, "checked"
+        session.lease.phase = "starting"
+
     def leave(self, claim: Claim, *, state: DeskState = "free", reason: str = "") -> None:
         """The session leaves its desk, which is then `state`, or gone if it was draining.
 

@@ -8,8 +8,8 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from pytest_peaks.desks.browsing import shown
-from pytest_peaks.desks.kinds import session_id
-from pytest_peaks.desks.pool import held_by
+from pytest_peaks.desks.holding import held_by
+from pytest_peaks.desks.hosted import session_id
 from pytest_peaks.hosting import sessions
 from pytest_peaks.session.registry import Registry
 

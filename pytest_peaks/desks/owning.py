@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 
-from pytest_peaks.desks.pool import Owner
+from pytest_peaks.desks.holding import Owner
 from pytest_peaks.errors import InvalidOptionError
 from pytest_peaks.hosting.terminals import session_leader
 from pytest_peaks.session.identity import ProcessIdentity

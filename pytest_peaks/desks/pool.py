@@ -1,6 +1,6 @@
 """The pool: who gets which desk, who waits, what becomes of a desk that fails. It knows nothing of browsers.
 
-A desk is something to ``acquire``, ``release``, ask for its ``health`` and ``drain`` (:class:`~.kinds.Desk`).
+A desk is something to ``acquire``, ``release``, ask for its ``health`` and ``drain`` (:class:`~.desk.Desk`).
 """
 
 from __future__ import annotations
@@ -8,14 +8,15 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from pytest_peaks.desks import kinds
 from pytest_peaks.desks.browsing import Browsing
+from pytest_peaks.desks.desk import Desk, Maker, Place
 from pytest_peaks.desks.errors import NoFreeDeskError, SessionBusyError
-from pytest_peaks.desks.kinds import Desk, Place
+from pytest_peaks.desks.holding import Owner, held_by
 from pytest_peaks.desks.lease import Claim, Rules
-from pytest_peaks.desks.ledger import DeskState, Ledger, OwnerKind, Session, Waiter
+from pytest_peaks.desks.ledger import DeskState, Ledger, Session, Waiter
 from pytest_peaks.desks.ledger_file import LedgerFile
 from pytest_peaks.desks.seats import Seats
 from pytest_peaks.desks.settings import DeskSettings, PoolSettings
@@ -31,34 +32,6 @@ TURN_LIMIT = 120.0
 RETRY_AFTER = 20.0
 
 
-@dataclass(frozen=True, slots=True)
-class Owner:
-    """For whom a desk is held.
-
-    :ivar process: None for a desk that is held for as long as it lives.
-    """
-
-    kind: OwnerKind
-    process: ProcessIdentity | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Freed:
-    """A session that was taken from its desk, or stays there because its state could not be saved.
-
-    :ivar idle: seconds since it was used.
-    :ivar saved: its state was saved before.
-    :ivar note: what there is to say of it.
-    """
-
-    session: str
-    desk: str
-    idle: float
-    saved: bool = False
-    note: str = ""
-    kept: bool = False
-
-
 class Pool:
     """One pool of desks, as one process sees it.
 
@@ -71,7 +44,7 @@ class Pool:
         browsing: Browsing | None = None,
         *,
         say: Callable[[str], None] = lambda _: None,
-        make: kinds.Maker = kinds.make,
+        make: Maker = kinds.make,
     ) -> None:
         self.settings = settings
         self.browsing = browsing if browsing is not None else Browsing()
@@ -340,16 +313,3 @@ class Pool:
                     desk.state, desk.errors, desk.reason, desk.since = "free", 0, "", None
                     revived.append(name)
         return revived
-
-
-def held_by(session: Session) -> str:
-    """Who holds a session's desk, in words."""
-    lease = session.lease
-    if lease is None:
-        return "nobody"
-    if lease.owner is None:
-        return "nobody in particular"
-    what = {"process": "process", "terminal": "the terminal of process"}.get(lease.kind, "process")
-    return f"{what} {lease.owner.pid}" + (
-        "" if lease.owner.state() != "foreign" else f" on {lease.owner.host}"
-    )

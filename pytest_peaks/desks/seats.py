@@ -85,7 +85,7 @@ class Seats:
             write_atomically(self._path(desk), json.dumps(content, indent=2) + "\n")
 
     def _path(self, desk: str) -> Path:
-        from pytest_peaks.desks.kinds import session_id
+        from pytest_peaks.desks.hosted import session_id
 
         return self.folder / f"{session_id(self.settings, desk).removeprefix('desk-')}.json"
 

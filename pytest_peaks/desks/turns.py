@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 
 from pytest_peaks.auth.model import State
 from pytest_peaks.desks.browsing import Visit
+from pytest_peaks.desks.desk import Place
 from pytest_peaks.desks.ending import DESK_FAULTS, Ending
 from pytest_peaks.desks.errors import (
     DeskFailedError,
@@ -17,9 +18,8 @@ from pytest_peaks.desks.errors import (
     SessionExistsError,
     StateExistsError,
 )
-from pytest_peaks.desks.kinds import Place
+from pytest_peaks.desks.holding import Owner, held_by
 from pytest_peaks.desks.lease import Claim, Rules
-from pytest_peaks.desks.pool import Owner, held_by
 from pytest_peaks.errors import (
     BrowserNotFoundError,
     InvalidOptionError,
