@@ -10,6 +10,7 @@ import signal
 import socket
 import stat
 import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -489,6 +490,43 @@ def test_a_close_that_is_killed_loses_neither_login_nor_desk(desks: Desks, app: 
 @pytest.mark.slow
 def test_a_close_that_is_killed_at_any_moment_loses_neither_login_nor_desk(desks: Desks, app: App) -> None:
     _killed_closes(desks, app, MORE_MOMENTS)
+
+
+HALF_BLANKED = """
+import os, signal
+from pytest_peaks.desks.browsing import Work
+def blank(self, *, all_contexts):
+    # The storage goes before the cookies do.
+    session = self._context.new_cdp_session(self._context.pages[0])
+    session.send("Storage.clearDataForOrigin", {"origin": "*", "storageTypes": "local_storage,indexeddb"})
+    os.kill(os.getpid(), signal.SIGKILL)
+Work.blank = blank
+from pytest_peaks.cli import main
+main()
+"""
+
+
+def test_a_close_that_is_killed_while_it_blanks_the_desk_has_saved_before_and_nothing_is_saved_after(
+    desks: Desks, app: App
+) -> None:
+    desks.configure("d")
+    with desks.client(desks.ok("create", "alice")) as client:
+        enter(client, app, "alice")
+        done = subprocess.run(
+            [sys.executable, "-c", HALF_BLANKED, "session", "close", "alice"],
+            cwd=desks.folder,
+            env=desks.env(),
+            capture_output=True,
+            check=False,
+            timeout=300,
+        )
+        assert done.returncode == -signal.SIGKILL
+        saved = desks.state("alice").read_bytes()
+        assert desks.rows()["alice"]["owner_alive"] is False
+        assert [row["session"] for row in desks.ok("cleanup")["released"]] == ["alice"]
+        assert desks.state("alice").read_bytes() == saved
+        desks.ok("resume", "alice")
+        assert whose(client, app) == {"alice"}
 
 
 @pytest.mark.parametrize("moment", [0.3, 0.9])
