@@ -7,11 +7,12 @@ import threading
 import time
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urljoin
 
 from pytest_peaks.doors.playwright import CLOSE_TIMEOUT, bounded, essence
 from pytest_peaks.errors import BrowserLostError, DoorNotDeclaredError, InvalidOptionError
+from pytest_peaks.recycling.watching import aside
 from pytest_peaks.session.live import LiveSession
 from pytest_peaks.session.spec import Door, Isolation, SessionSpec
 from pytest_peaks.session_login import SessionLogin
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from pytest_peaks.doors.cli import PeaksCli
     from pytest_peaks.doors.mcp import McpClient
     from pytest_peaks.owner import Owner
-    from pytest_peaks.recycling.slots import Slot
+    from pytest_peaks.recycling.reset import Slot
 
 # A new page takes 0.05 s. This is for a machine that is out of breath; after it the browser is ended.
 OPEN_TIMEOUT = 60.0
@@ -245,6 +246,7 @@ class PeaksSession:
         with (
             contextlib.suppress(Exception),
             bounded(CLOSE_TIMEOUT, self._live.kill, self._owner.door.kill_driver),
+            aside(),
         ):
             self._close_contexts()
         if self._owns_process:
@@ -263,12 +265,12 @@ class PeaksSession:
         """
         from playwright.sync_api import Browser
 
-        if isinstance(attached, Browser):
-            self._browser = attached
-            self._strangers = list(attached.contexts)
-        else:  # a default context that Playwright launched
-            self._browser, self._context = attached.browser, attached
-        with bounded(OPEN_TIMEOUT, self._live.kill, self._owner.door.kill_driver):
+        with aside(), bounded(OPEN_TIMEOUT, self._live.kill, self._owner.door.kill_driver):
+            if isinstance(attached, Browser):
+                self._browser = attached
+                self._strangers = list(attached.contexts)
+            else:  # a default context that Playwright launched
+                self._browser, self._context = attached.browser, attached
             if self._context is None:
                 self._context = self._choose_context()
             self._first_pages = list(self._context.pages)
@@ -278,7 +280,7 @@ class PeaksSession:
             if self._has_default_context or self._slot is not None:
                 self._begins_with.put_into(self._context, self._page)
             if self._slot is not None:
-                self._owner.recycler.watch(self._slot)
+                self._slot.watch()
 
     @property
     def _has_default_context(self) -> bool:
@@ -295,7 +297,8 @@ class PeaksSession:
             if not self._closed:
                 (self._owner.desks.save if self._spec.save else self._owner.desks.check)(self._live)
         elif self._page is not None and not self._closed:
-            self._begins_with.write_back(self.context, self._page)
+            with aside():
+                self._begins_with.write_back(self.context, self._page)
 
     def save(self) -> None:
         """Save what a named identity at a desk holds now.
@@ -332,13 +335,20 @@ class PeaksSession:
         options = dict(self._spec.context_options)
         if self._base_url is not None:
             options.setdefault("base_url", self._base_url)
-        if self._spec.isolation is Isolation.RECYCLED and self._live.endpoint is not None:
-            browser = self._browser
-            self._slot = self._owner.recycler.take(browser, options, lambda: browser.new_context(**options))
+        if self._spec.isolation is Isolation.RECYCLED:
+            self._slot = self._take(self._browser, options)
             if self._slot is not None:
                 self._page = self._slot.page
                 return self._slot.context
         return self._begins_with.new_context(self._browser, options)
+
+    def _take(self, browser: Browser, options: dict[str, Any]) -> Slot | None:
+        """A context that is used again; None where that is not possible."""
+        recycler = self._owner.recycler
+        if self._live.endpoint is None:
+            recycler.leave_out("no debugging port")
+            return None
+        return recycler.take(browser, options, lambda: browser.new_context(**options))
 
     def _wipe(self) -> Page:
         from pytest_peaks.doors.wipe import wipe
@@ -351,11 +361,13 @@ class PeaksSession:
         if self._browser is not None:
             # Also those that the test made by hand, so that no tab of it is seen by the next one.
             kept = [*self._strangers, *self._owner.contexts_in_use(), *self._owner.recycler.contexts]
-            for context in self._browser.contexts:
-                if context not in kept:
-                    context.close()
-            if self._slot is not None:
-                self._owner.recycler.give_back(self._slot)
+            try:
+                for context in self._browser.contexts:
+                    if context not in kept:
+                        context.close()
+            finally:
+                if self._slot is not None:
+                    self._owner.recycler.give_back(self._slot)
         if self._owns_process:
             return  # it ends with all that is in it
         if self._spec.doors and not self._keeps_data:

@@ -20,10 +20,11 @@ DESCRIPTION = (
     "url=None, doors=(), mcp_caps=(), mcp_args=(), **context_options): "
     "the browser session of this test. auth is the saved login that it begins with, None for none; desk is the "
     "named identity that the test is, at a desk of the pool, and save=True saves it again if the test passes; "
-    "isolation is 'fresh' (a context of its own in the worker's browser), 'profile' (the worker's kept profile) or "
-    "'browser' (a process of its own); user_data_dir is a profile of yours, kept; url is where the page is when "
-    "the test gets it; doors=('mcp', 'cli') opens an MCP server on the session, with mcp_caps and mcp_args, and "
-    "playwright-cli; context_options are those of Playwright's Browser.new_context, such as viewport or locale. "
+    "isolation is 'fresh' (a context of its own in the worker's browser), 'recycled' (one that earlier tests had, "
+    "proved blank), 'profile' (the worker's kept profile) or 'browser' (a process of its own); user_data_dir is a "
+    "profile of yours, kept; url is where the page is when the test gets it; doors=('mcp', 'cli') opens an MCP "
+    "server on the session, with mcp_caps and mcp_args, and playwright-cli; context_options are those of "
+    "Playwright's Browser.new_context, such as viewport or locale. "
     "On a function, class or module; the closest wins, context options merge."
 )
 
@@ -241,9 +242,10 @@ def _isolation(given: object, data_dir: object, config: PeaksConfig) -> Isolatio
     if given is None:
         return config.isolation if data_dir is None else Isolation.PROFILE
     isolation = one_of(Isolation, given, "an isolation")
-    if isolation is Isolation.FRESH and data_dir is not None:
+    if isolation in (Isolation.FRESH, Isolation.RECYCLED) and data_dir is not None:
         raise InvalidOptionError(
-            "isolation='fresh' and user_data_dir contradict each other: a fresh context sees nothing of a profile",
+            f"isolation='{isolation}' and user_data_dir contradict each other: "
+            "a context of its own sees nothing of a profile",
             hint="leave out isolation, or use isolation='browser' for a process of the test's own on that profile",
         )
     return isolation

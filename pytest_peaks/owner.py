@@ -131,6 +131,8 @@ class Owner:
         def anything_died() -> bool:
             return any(handle.is_lost for handle in self.handles) or self.door.is_lost
 
+        if seen is not None:
+            self.recycler.taint("a test failed")
         if self.handles and seen is not None and "closed" in str(seen):
             processes.wait_until(anything_died, DYING)
         session = next((handle for handle in self.handles if handle.is_lost), None)

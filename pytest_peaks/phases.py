@@ -36,6 +36,10 @@ PARKED_HINT = (
 )
 
 
+BY_NAME_HINT = (
+    "A browser of a wider scope that was there already came into this test by request.getfixturevalue, which nobody "
+    "sees.\nName its fixture among the test's arguments, or in @pytest.mark.usefixtures."
+)
 _MARK = pytest.StashKey[Mark]()
 
 
@@ -150,6 +154,8 @@ class ParkingHooks:
             said = str(call.excinfo.value)
             if any(refusal in said for refusal in _REFUSALS):
                 report.sections.append(("peaks", PARKED_HINT))
+            elif said.startswith(("no running event loop", "There is no current event loop")):
+                report.sections.append(("peaks", BY_NAME_HINT))
         return report
 
     def _phase(self, item: pytest.Item | None) -> Generator[None, Any, Any]:

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import parse_qs, urlsplit
 
-LATE = 0.5
+LATE = 0.25
 
 SCRIPTS = {
     "/sw.js": "onfetch = event => { if (event.request.url.endsWith('/by-worker')) "

@@ -9,6 +9,7 @@ import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import playwright._impl._greenlets
 import pytest
 from leaks import Surroundings
 
@@ -225,7 +226,7 @@ def no_litter() -> Iterator[None]:
 
 
 @pytest.mark.parametrize("backwards", ["", "1"], ids=["forwards", "backwards"])
-@pytest.mark.parametrize("workers", ["-n0", "-n2"])
+@pytest.mark.parametrize("workers", [pytest.param("-n0", marks=pytest.mark.slow), "-n2"])
 def test_every_async_kind_works_beside_browser_tests(
     mixed: Callable[..., pytest.Pytester], monkeypatch: pytest.MonkeyPatch, workers: str, backwards: str
 ) -> None:
@@ -342,7 +343,6 @@ def test_7(wide): works(wide)
             "E *EVENT_LOOP: Playwright's sync API was called while another event loop runs in this thread",
             "E *hint: *pytest-playwright-asyncio",
             "E *EVENT_LOOP: Playwright's sync API was called inside parked()",
-            "E * RuntimeError: no running event loop",
             "Name its fixture among the test's arguments*",
         ]
     )
@@ -526,6 +526,7 @@ def pytest_peaks_login(name, page):
     project.runpytest_subprocess().assert_outcomes(passed=14)
 
 
+@pytest.mark.slow
 def test_kept_browsers_in_the_mix(
     mixed: Callable[..., pytest.Pytester], peaks: Callable[..., object]
 ) -> None:
@@ -538,10 +539,11 @@ def test_kept_browsers_in_the_mix(
         peaks("playwright", "stop", "--all", cwd=project.path)
 
 
-@pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="POSIX signals")
-def test_a_driver_dies_in_between(mixed: Callable[..., pytest.Pytester]) -> None:
-    project = mixed(
-        """
+survives = pytest.mark.skipif(
+    not hasattr(playwright._impl._greenlets, "wait_for_future"),
+    reason="with this Playwright no call returns after its driver's death, or after an interrupt in a call",
+)
+KILL_DRIVER = """
 import psutil
 
 def kill_driver():
@@ -550,11 +552,29 @@ def kill_driver():
             child.kill()
             child.wait()
 
+"""
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="POSIX signals")
+def test_a_driver_dies_in_between(mixed: Callable[..., pytest.Pytester]) -> None:
+    project = mixed(
+        KILL_DRIVER
+        + """
 def test_1(peaks_page): works(peaks_page)
 def test_2(): kill_driver()
 def test_3(): assert asyncio.run(two()) == 2
 def test_4(peaks_page): works(peaks_page)
 def test_5(): assert asyncio.run(two()) == 2
+"""
+    )
+    project.runpytest_subprocess().assert_outcomes(passed=5)
+
+
+@survives
+def test_a_driver_dies_under_a_test(mixed: Callable[..., pytest.Pytester]) -> None:
+    project = mixed(
+        KILL_DRIVER
+        + """
 def test_6_dies(peaks_page):
     kill_driver()
     peaks_page.title()
@@ -571,13 +591,14 @@ def test_11(peaks_page): works(peaks_page)
 """
     )
     result = project.runpytest_subprocess()
-    result.assert_outcomes(passed=9, failed=2)
+    result.assert_outcomes(passed=4, failed=2)
     result.stdout.fnmatch_lines(
         ["FAILED *test_6_dies - *DRIVER_FAILED*", "FAILED *test_9_dies - *DRIVER_FAILED*"]
     )
 
 
 @pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="POSIX signals")
+@pytest.mark.slow
 def test_a_worker_dies_in_between(mixed: Callable[..., pytest.Pytester]) -> None:
     project = mixed(MIXED + "\ndef test_34_dies(PAGE):\n    works(PAGE)\n    import os; os._exit(3)\n" + "")
     result = project.runpytest_subprocess("-n1")
@@ -588,6 +609,7 @@ def test_a_worker_dies_in_between(mixed: Callable[..., pytest.Pytester]) -> None
     dying.runpytest_subprocess("-n1").assert_outcomes(passed=PASSED - 1, failed=2)
 
 
+@survives
 def test_a_test_that_runs_out_of_time_in_playwright(mixed: Callable[..., pytest.Pytester]) -> None:
     project = mixed(
         """
@@ -689,32 +711,6 @@ def test_4(peaks_page): works(peaks_page)
 """
     )
     project.runpytest_subprocess().assert_outcomes(passed=4)
-
-
-def test_a_second_driver_of_a_tests_own(mixed: Callable[..., pytest.Pytester]) -> None:
-    project = mixed(
-        """
-from playwright.sync_api import sync_playwright
-
-@pytest.fixture(scope="module")
-def second():
-    started = sync_playwright().start()
-    yield started
-    started.request.new_context().dispose()
-    started.stop()
-
-def test_1(peaks_page): works(peaks_page)
-def test_2(second): second.request.new_context().dispose()
-def test_3(): assert asyncio.run(two()) == 2
-def test_4(peaks_page): works(peaks_page)
-def test_5(second, peaks_page):
-    works(peaks_page)
-    second.request.new_context().dispose()
-    works(peaks_page)
-def test_6(): assert asyncio.run(two()) == 2
-"""
-    )
-    project.runpytest_subprocess().assert_outcomes(passed=6)
 
 
 # parked() and the mark, without a browser: a loop that is marked as running and has no current task.

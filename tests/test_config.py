@@ -60,6 +60,7 @@ VALUES: dict[str, tuple[str, tuple[str, str, str], str | None]] = {
     "reuse": ("reuse", ("force", "off", "on"), "maybe"),
     "fresh": ("fresh", ("True", "False", "True"), "maybe"),
     "attach": ("attach", ("http://127.0.0.1:9222", "ws://host/path", "tty-1"), "ftp://host"),
+    "async_safe": ("async_safe", ("on", "off", "on"), "maybe"),
     "desk_wait": ("desk_wait", ("0.0", "2.5", "600.0"), "soon"),
 }
 KNOWN = [option for option in OPTIONS if option.name in VALUES]

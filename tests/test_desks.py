@@ -455,6 +455,7 @@ def _killed_creates(desks: Desks, moments: list[float]) -> None:
             desks.ok("pool", "--down")  # the next one starts the browser
 
 
+@pytest.mark.slow
 def test_a_create_that_is_killed_loses_no_desk(desks: Desks) -> None:
     _killed_creates(desks, MOMENTS)
 
@@ -483,6 +484,7 @@ def _killed_closes(desks: Desks, app: App, moments: list[float]) -> None:
             assert who(client, app) == "alice"
 
 
+@pytest.mark.slow
 def test_a_close_that_is_killed_loses_neither_login_nor_desk(desks: Desks, app: App) -> None:
     _killed_closes(desks, app, MOMENTS)
 

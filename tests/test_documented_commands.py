@@ -17,7 +17,10 @@ from pytest_peaks.named.front import OWN_FLAGS
 Peaks = Callable[..., "subprocess.CompletedProcess[str]"]
 
 ROOT = Path(__file__).parent.parent
-PAGES = (ROOT / "README.md", *(ROOT / "docs" / f"{page}.md" for page in ("cli", "auth", "desks", "architecture")))
+PAGES = (
+    ROOT / "README.md",
+    *(ROOT / "docs" / f"{page}.md" for page in ("cli", "auth", "desks", "architecture")),
+)
 # What they show as a stand-in, and what takes its place here.
 PLACEHOLDERS = {"ID": "peaks-docs", "NAME": "probe-docs", "PREFIX": "probe", "SLUG": "docs", "PATH": "."}
 
@@ -91,7 +94,9 @@ def test_commands_within_sentences_are_such_as_there_are(peaks: Peaks, tmp_path:
                 args = cli_line.parse([word.replace("…", "x") for word in rest], surface.booleans)
                 if args["_"] and not args.get("help"):
                     cli_line.check(args, OWN_FLAGS)
-            verbs.add(" ".join([verb, *[word for word in rest[:1] if verb in ("playwright", "auth", "session")]]))
+            verbs.add(
+                " ".join([verb, *[word for word in rest[:1] if verb in ("playwright", "auth", "session")]])
+            )
     assert {"cli", "doctor", "reap", "guard", "name", "brief", "playwright start"} <= verbs
     for verb in sorted(verbs):
         done = peaks(*verb.split(), "--help", cwd=tmp_path)

@@ -1,4 +1,4 @@
-"""Contexts that wait for the next test, and the reset that lets them."""
+"""Contexts that wait for the next test."""
 
 from __future__ import annotations
 
@@ -6,74 +6,42 @@ import contextlib
 import json
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from pytest_peaks.recycling.guard import Guard
+from pytest_peaks.recycling.reset import Slot, is_blank, reset, try_out
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser, BrowserContext, CDPSession, Page
+    from playwright.sync_api import Browser, BrowserContext, CDPSession
 
-# A page that is blank takes 0.03 s to be so again; one that holds on to its document is thrown away.
-BLANK_TIMEOUT = 5_000.0
 # Downloads stay on disk until their context is closed, and Playwright keeps a little of each request.
 MOST_USES = 100
+# Each that waits has a renderer of its own.
+MOST_WAITING = 4
 # What is recorded for a whole context, or is in it from the beginning.
 UNFIT = ("record_video_dir", "record_har_path", "storage_state", "client_certificates", "http_credentials")
-_SITES = ("https://one.peaks-self-test.invalid/", "https://two.peaks-self-test.invalid/")
-_PAGE = f"<!doctype html><iframe src='{_SITES[1]}'></iframe>"
-_LEAVE = """async () => {
-    localStorage.setItem("k", "v");
-    await (await caches.open("k")).put("/k", new Response("v"));
-    await new Promise((done, fail) => {
-        const open = indexedDB.open("k");
-        open.onupgradeneeded = () => open.result.createObjectStore("k");
-        open.onsuccess = done; open.onerror = fail;
-    });
-}"""
-_FIND = (
-    "async () => localStorage.length + (await caches.keys()).length + (await indexedDB.databases()).length"
-)
-
-
-@dataclass(eq=False)
-class Slot:
-    """A context with one page.
-
-    :ivar key: what it was made with; only a test that wants the same gets it.
-    :ivar uses: how many tests had it.
-    """
-
-    key: str
-    browser: Browser
-    context: BrowserContext
-    page: Page
-    session: CDPSession
-    own: str | None
-    permissions: list[str] = field(default_factory=list)
-    uses: int = 0
-    guard: Guard | None = None
 
 
 class Recycler:
     """The contexts of one pytest process that are used again.
 
-    :ivar counts: how often a context was ``made``, ``reused`` and ``thrown away``.
-    :ivar reasons: why contexts were thrown away.
+    :ivar counts: how often a context was ``made``, ``reused``, ``thrown away`` and ``not taken``.
+    :ivar thrown_away: why contexts were thrown away.
+    :ivar not_taken: why tests got a fresh one to begin with.
     """
 
     def __init__(self) -> None:
-        self._free: dict[str, Slot] = {}
+        self._waiting: list[Slot] = []
         self._busy: list[Slot] = []
         self._sessions: dict[Browser, CDPSession] = {}
         self._proved: dict[Browser, bool] = {}
         self.counts: Counter[str] = Counter()
-        self.reasons: Counter[str] = Counter()
+        self.thrown_away: Counter[str] = Counter()
+        self.not_taken: Counter[str] = Counter()
 
     @property
     def contexts(self) -> list[BrowserContext]:
         """All contexts that are kept or in use."""
-        return [slot.context for slot in [*self._free.values(), *self._busy]]
+        return [slot.context for slot in [*self._waiting, *self._busy]]
 
     def take(
         self, browser: Browser, options: Mapping[str, Any], make: Callable[[], BrowserContext]
@@ -82,159 +50,156 @@ class Recycler:
 
         :raises playwright.sync_api.Error: the browser does not answer, or refuses an option.
         """
+        self._forget_dead()
         unfit = next((name for name in UNFIT if options.get(name) is not None), None)
         if unfit is not None:
-            self.reasons[unfit] += 1
+            self.leave_out(unfit)
             return None
-        key = f"{id(browser)} {json.dumps(dict(options), sort_keys=True, default=repr)}"
-        slot = self._free.pop(key, None)
-        if slot is not None and not self._is_still_blank(slot):
-            self._throw_away(slot, "something came late")
-            slot = None
+        key = (browser, json.dumps(dict(options), sort_keys=True, default=repr))
+        slot = next((slot for slot in self._waiting if slot.key == key), None)
+        if slot is not None:
+            self._waiting.remove(slot)
+            slot = self._proved_blank(slot)
+        if self._proved.get(browser) is False:
+            self.leave_out("the wipe does not work in this browser")
+            return None
         if slot is None:
-            if not self._works_in(browser):
-                self.reasons["the wipe does not work in this browser"] += 1
-                return None
-            slot = self._new(key, browser, make(), options)
-            self.counts["made"] += 1
+            slot = self._new(key, browser, options, make)
         else:
             self.counts["reused"] += 1
         slot.uses += 1
         self._busy.append(slot)
         return slot
 
-    def watch(self, slot: Slot) -> None:
-        """From here on the test has it."""
-        slot.guard = Guard(slot.context, slot.page)
+    def leave_out(self, reason: str) -> None:
+        """Note that a test gets a fresh context to begin with."""
+        self.counts["not taken"] += 1
+        self.not_taken[reason] += 1
+
+    def taint(self, reason: str) -> None:
+        """None of the contexts in use is used again."""
+        for slot in self._busy:
+            if slot.guard is not None:
+                slot.guard.taints.append(reason)
 
     def give_back(self, slot: Slot) -> None:
         """Blank a context for the next test, or close it.
 
         :raises playwright.sync_api.Error: the browser does not answer.
         """
+        if slot not in self._busy:
+            return
         self._busy.remove(slot)
-        reason = self._reset(slot)
-        if reason is None and slot.key not in self._free:
-            self._free[slot.key] = slot
-        else:
-            self._throw_away(slot, reason or "one is enough")
+        guard, slot.guard = slot.guard, None
+        try:
+            if guard is not None:
+                guard.let_go()
+                if guard.reaches_all:
+                    self._throw_away_waiting(slot.browser, "a test reached into the browser")
+            reason = self._reset(slot, guard)
+        except BaseException:  # Ctrl-C as well: nobody knows what it is like now
+            with contextlib.suppress(Exception):
+                slot.context.close()
+            raise
+        if reason is not None:
+            self._throw_away(slot, reason)
+            return
+        self._waiting.append(slot)
+        if len(self._waiting) > MOST_WAITING:
+            self._throw_away(self._waiting.pop(0), "too many kinds")
 
     def forget(self, browser: object) -> None:
         """The browser is gone, and what was in it."""
-        self._free = {key: slot for key, slot in self._free.items() if slot.browser is not browser}
+        self._waiting = [slot for slot in self._waiting if slot.browser is not browser]
+        self._sessions = {known: session for known, session in self._sessions.items() if known is not browser}
+        self._proved = {known: proved for known, proved in self._proved.items() if known is not browser}
 
     def line(self) -> str:
-        """What to say at the end of a run; empty if nothing was used again or thrown away."""
-        if not self.counts:
+        """What to say at the end of a run; empty if no test asked for such a context."""
+        counts = self.counts
+        if not counts:
             return ""
-        why = ", ".join(f"{what} {count}" for what, count in self.reasons.most_common(5))
-        text = f"contexts: {self.counts['made']} made, {self.counts['reused']} used again"
-        return f"{text}, {self.counts['thrown away']} thrown away ({why})" if why else text
+        text = f"contexts: {counts['made']} made, {counts['reused']} used again"
+        if counts["thrown away"]:
+            text += f", {counts['thrown away']} thrown away ({_told(self.thrown_away)})"
+        if counts["not taken"]:
+            text += f", {counts['not taken']} fresh instead ({_told(self.not_taken)})"
+        return text
 
-    def _new(self, key: str, browser: Browser, context: BrowserContext, options: Mapping[str, Any]) -> Slot:
-        page = context.new_page()
-        session = context.new_cdp_session(page)
-        own = session.send("Target.getTargetInfo")["targetInfo"].get("browserContextId")
-        granted = options.get("permissions") or []
-        return Slot(key, browser, context, page, session, own, list(granted))
+    def _forget_dead(self) -> None:
+        for browser in {*self._sessions, *self._proved, *(slot.browser for slot in self._waiting)}:
+            if not browser.is_connected():
+                self.forget(browser)
 
-    def _reset(self, slot: Slot) -> str | None:
-        """Blank a context. Why it is not to be used again; None if it is."""
+    def _new(
+        self, key: object, browser: Browser, options: Mapping[str, Any], make: Callable[[], BrowserContext]
+    ) -> Slot:
+        context = make()
+        try:
+            slot = Slot.open(key, browser, context, options)
+        except BaseException:
+            with contextlib.suppress(Exception):
+                context.close()
+            raise
+        self.counts["made"] += 1
+        return slot
+
+    def _proved_blank(self, slot: Slot) -> Slot | None:
+        """The context, if it is known to be blank; else it is thrown away."""
+        try:
+            if not is_blank(slot):
+                reason = "something came late"
+            elif not self._works_in(slot.browser):
+                reason = "the wipe does not work in this browser"
+            else:
+                return slot
+        except BaseException:
+            with contextlib.suppress(Exception):
+                slot.context.close()
+            raise
+        self._throw_away(slot, reason)
+        return None
+
+    def _reset(self, slot: Slot, guard: Any) -> str | None:
         from playwright.sync_api import Error
 
-        guard, slot.guard = slot.guard, None
+        if slot.uses >= MOST_USES:
+            return "many uses"
         try:
-            taints = guard.end() if guard is not None else []
-            if taints:
-                return taints[0]
-            if slot.page.is_closed() or len(slot.context.pages) != 1:
-                return "pages"
-            if slot.uses >= MOST_USES:
-                return "many uses"
-            slot.page.goto("about:blank", timeout=BLANK_TIMEOUT)
-            self._blank(slot)
-            return None if self._is_still_blank(slot) else "something is left"
+            return reset(slot, guard, lambda: self._session_of(slot.browser))
         except Error as error:
             if not slot.browser.is_connected():
                 raise
             return f"an error: {str(error).splitlines()[0][:60]}"
-
-    def _blank(self, slot: Slot) -> None:
-        # Workers first: a living one would write again.
-        self._end_workers(slot)
-        send = slot.session.send
-        # A string that is no origin clears every origin of the context; not documented, so tried out once.
-        send("Storage.clearDataForOrigin", {"origin": "", "storageTypes": "all"})
-        send("Network.clearBrowserCookies")
-        send("Network.clearBrowserCache")
-        send("Page.resetNavigationHistory")
-        send("Runtime.evaluate", {"expression": "window.name = ''"})
-        slot.context.clear_permissions()
-        if slot.permissions:
-            slot.context.grant_permissions(slot.permissions)
-        for clear in ("clear_console_messages", "clear_page_errors"):  # older ones have no such log
-            if hasattr(slot.page, clear):
-                getattr(slot.page, clear)()
-
-    def _end_workers(self, slot: Slot) -> None:
-        session = self._session_of(slot.browser)
-        kinds: list[dict[str, Any]] = [{"type": "shared_worker"}, {"type": "service_worker"}]
-        for target in session.send("Target.getTargets", {"filter": kinds})["targetInfos"]:
-            if target.get("browserContextId") == slot.own:
-                with contextlib.suppress(Exception):  # it may have ended by itself meanwhile
-                    session.send("Target.closeTarget", {"targetId": target["targetId"]})
 
     def _session_of(self, browser: Browser) -> CDPSession:
         if browser not in self._sessions:
             self._sessions[browser] = browser.new_browser_cdp_session()
         return self._sessions[browser]
 
-    def _is_still_blank(self, slot: Slot) -> bool:
-        return (
-            not slot.page.is_closed()
-            and len(slot.context.pages) == 1
-            and slot.page.url == "about:blank"
-            and not slot.context.cookies()
-        )
+    def _throw_away_waiting(self, browser: Browser, reason: str) -> None:
+        for slot in [slot for slot in self._waiting if slot.browser is browser]:
+            self._waiting.remove(slot)
+            self._throw_away(slot, reason)
 
     def _throw_away(self, slot: Slot, reason: str) -> None:
         self.counts["thrown away"] += 1
-        self.reasons[reason] += 1
+        self.thrown_away[reason] += 1
         slot.context.close()
 
     def _works_in(self, browser: Browser) -> bool:
-        """Whether a wipe of one context clears all its origins in this browser; tried out once in each."""
+        """Whether the wipe works in a browser; tried out before the first context is used again."""
         from playwright.sync_api import Error
 
         if browser not in self._proved:
             try:
-                self._proved[browser] = self._try_out(browser)
+                self._proved[browser] = try_out(browser, self._session_of(browser))
             except Error:
                 if not browser.is_connected():
                     raise
                 self._proved[browser] = False
         return self._proved[browser]
 
-    def _try_out(self, browser: Browser) -> bool:
-        context = browser.new_context()
-        try:
-            slot = self._new("", browser, context, {})
-            context.route(
-                "**/*",
-                lambda route: route.fulfill(
-                    body=_PAGE if route.request.url == _SITES[0] else "<!doctype html>",
-                    content_type="text/html",
-                ),
-            )
 
-            def both(script: str) -> int:
-                slot.page.goto(_SITES[0])
-                return sum(frame.evaluate(script) or 0 for frame in slot.page.frames)
-
-            both(_LEAVE)
-            before = both(_FIND)
-            slot.page.goto("about:blank")
-            self._blank(slot)
-            return before == 3 * len(_SITES) and both(_FIND) == 0
-        finally:
-            context.close()
+def _told(reasons: Counter[str]) -> str:
+    return ", ".join(f"{what} {count}" for what, count in reasons.most_common(5))
