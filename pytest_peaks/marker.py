@@ -191,7 +191,11 @@ def _at_a_desk(arguments: Mapping[str, Any], name: str, url: str | None, config:
     if not isinstance(save, bool):
         raise InvalidOptionError(f"save is {save!r}", hint="choose one of: True, False")
     possible = ("name", "desk", "save", "url", "doors", "mcp_caps", "mcp_args")
-    others = sorted(key for key, value in arguments.items() if key not in possible and value is not None)
+    others = sorted(
+        key
+        for key, value in arguments.items()
+        if key not in possible and (value is not None or key in CONTEXT_OPTIONS)
+    )
     if others:
         raise InvalidOptionError(
             f"desk and {', '.join(others)} contradict each other: a desk has its browser, and the identity its login",

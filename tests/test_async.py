@@ -225,7 +225,9 @@ def no_litter() -> Iterator[None]:
             shutil.rmtree(path, ignore_errors=True)
 
 
-@pytest.mark.parametrize("backwards", ["", "1"], ids=["forwards", "backwards"])
+@pytest.mark.parametrize(
+    "backwards", ["", pytest.param("1", marks=pytest.mark.slow)], ids=["forwards", "backwards"]
+)
 @pytest.mark.parametrize("workers", [pytest.param("-n0", marks=pytest.mark.slow), "-n2"])
 def test_every_async_kind_works_beside_browser_tests(
     mixed: Callable[..., pytest.Pytester], monkeypatch: pytest.MonkeyPatch, workers: str, backwards: str
@@ -239,7 +241,7 @@ def test_every_async_kind_works_beside_browser_tests(
 
 
 @pytest.mark.usefixtures("no_litter")
-@pytest.mark.parametrize("workers", ["-n0", "-n2"])
+@pytest.mark.parametrize("workers", [pytest.param("-n0", marks=pytest.mark.slow), "-n2"])
 def test_every_async_kind_works_beside_pytest_playwright(
     mixed: Callable[..., pytest.Pytester], workers: str
 ) -> None:
@@ -609,6 +611,7 @@ def test_a_worker_dies_in_between(mixed: Callable[..., pytest.Pytester]) -> None
     dying.runpytest_subprocess("-n1").assert_outcomes(passed=PASSED - 1, failed=2)
 
 
+@pytest.mark.slow
 @survives
 def test_a_test_that_runs_out_of_time_in_playwright(mixed: Callable[..., pytest.Pytester]) -> None:
     project = mixed(

@@ -359,6 +359,7 @@ def pytest_peaks_check_login(name, page):
 """
 
 
+@pytest.mark.slow
 def test_the_check_hook_has_a_login_renewed_that_the_server_has_forgotten(
     project: pytest.Pytester, app: App
 ) -> None:

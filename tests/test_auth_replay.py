@@ -514,6 +514,7 @@ def test_3_the_next_one_has_a_new_browser(peaks_page, peaks_context):
 """
 
 
+@pytest.mark.slow
 def test_a_replay_that_is_held_up_is_ended_with_its_browser(project: pytest.Pytester, app: App) -> None:
     make(project, app, SLOW, hooks="")
     save(project, "admin", cookie("sid"))

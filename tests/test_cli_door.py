@@ -916,6 +916,7 @@ def test_undeclared(peaks_session):
 """
 
 
+@pytest.mark.slow
 def test_doors_of_all_kinds_of_sessions(project: pytest.Pytester, site: str) -> None:
     make(project, site, SESSIONS)
     result = project.runpytest_subprocess("-n0", "-v", timeout=300)
@@ -1014,6 +1015,7 @@ def test_it(peaks_page, peaks_cli, peaks_slot, number):
     assert len({socket for _, _, socket in seen}) == 2
 
 
+@pytest.mark.slow
 def test_in_a_browser_that_is_kept_for_the_next_run(
     project: pytest.Pytester, surroundings: Surroundings, peaks: Peaks, site: str
 ) -> None:

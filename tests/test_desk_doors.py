@@ -164,7 +164,9 @@ def test_a_long_call_is_a_use_until_its_end(desk: Desk, site: str) -> None:
         wait_until(lambda: desk.last_use() > ended - 1.5, "its end is noted")
 
 
-@pytest.mark.parametrize("stays", [True, False], ids=["stays", "goes at once"])
+@pytest.mark.parametrize(
+    "stays", [pytest.param(True, marks=pytest.mark.slow), False], ids=["stays", "goes at once"]
+)
 def test_a_program_that_drives_the_browser_directly_uses_it(desk: Desk, stays: bool) -> None:
     record = desk.start()
     code = (
@@ -200,6 +202,7 @@ def test_a_program_that_drives_the_browser_directly_uses_it(desk: Desk, stays: b
     assert desk.last_use() == last
 
 
+@pytest.mark.slow
 def test_another_servers_command_notes_as_well(desk: Desk, tmp_path: Path, site: str) -> None:
     """Its node gets the preload by NODE_OPTIONS."""
     node, script = driver_command()

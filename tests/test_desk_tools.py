@@ -139,7 +139,16 @@ def test_the_doctor_tells_of_desks_and_what_to_do_where_one_needs_somebody(desks
     desks.configure("one", "two")
 
 
-@pytest.mark.parametrize("content", ['{"version": 2', "", '{"version": 2, "sessions": 3}', "\x00\x01"])
+@pytest.mark.parametrize(
+    "content",
+    [
+        '{"version": 2',
+        *(
+            pytest.param(text, marks=pytest.mark.slow)
+            for text in ("", '{"version": 2, "sessions": 3}', "\x00\x01")
+        ),
+    ],
+)
 def test_the_doctor_makes_a_damaged_ledger_anew_from_what_runs_and_what_is_saved(
     desks: Desks, site: str, content: str
 ) -> None:

@@ -263,6 +263,7 @@ def test_save_leaves_the_tabs_as_they_are_and_what_it_writes_is_private(desks: D
     assert closed["saved"] is False or file.read_bytes() != kept, "it says what it did"
 
 
+@pytest.mark.slow
 def test_with_a_key_no_value_lies_open_and_without_it_nothing_is_restored(desks: Desks, app: App) -> None:
     key = "k" * 43 + "="
     made = desks.ok("create", "alice", PEAKS_STATE_KEY=key)
@@ -400,7 +401,14 @@ def gone(desks: Desks, desk: str = ONE) -> bool:
     return not next(row["up"] for row in desks.ok("pool")["desk_details"] if row["desk"] == desk)
 
 
-@pytest.mark.parametrize("part", ["browser", "supervisor", "mcp"])
+@pytest.mark.parametrize(
+    "part",
+    [
+        pytest.param("browser", marks=pytest.mark.slow),
+        "supervisor",
+        pytest.param("mcp", marks=pytest.mark.slow),
+    ],
+)
 def test_after_a_desk_died_all_verbs_tell_the_truth_and_resume_seats_her_anew(
     desks: Desks, app: App, part: str
 ) -> None:
@@ -549,6 +557,7 @@ def test_ctrl_c_during_create_leaves_no_session_and_no_leased_desk(desks: Desks,
     assert desks.ok("create", "alice")["desk"] == ONE
 
 
+@pytest.mark.slow
 def test_a_stopped_browser_is_replaced(desks: Desks, app: App) -> None:
     desks.configure("d")
     made = desks.ok("create", "alice")

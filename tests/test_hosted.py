@@ -779,6 +779,7 @@ def test_a_profile_elsewhere_is_refused(hosts: Hosts, tmp_path: Path, text: str)
     assert sorted(tmp_path.rglob("*")) == before
 
 
+@pytest.mark.slow
 def test_a_kept_profile_is_the_terminals_next_one(hosts: Hosts, site: str) -> None:
     def in_page(session: dict[str, Any], expression: str) -> str:
         with McpClient(url_of(session)) as client:
@@ -1135,7 +1136,7 @@ def test_an_idle_session_is_gone_whole(hosts: Hosts, surroundings: Surroundings)
     surroundings.assert_clean(hosts.folder)
 
 
-@pytest.mark.parametrize("how", ["connected", "calling"])
+@pytest.mark.parametrize("how", [pytest.param("connected", marks=pytest.mark.slow), "calling"])
 def test_a_client_keeps_its_session(hosts: Hosts, surroundings: Surroundings, how: str) -> None:
     session = hosts.start("mine", "--idle-timeout", "1.5")
     until = time.monotonic() + 5

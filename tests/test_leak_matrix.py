@@ -50,9 +50,7 @@ FAST_WITH_A_DOOR = {
     "sigkill-controller-n2-cli",
     "exit-in-test-n2-mcp",
     "sigkill-chromium-n0-mcp",
-    "sigkill-controller-n0-mcp",
     "sigkill-controller-n2-mcp",
-    "sigterm-controller-n2-mcp",
 }
 
 

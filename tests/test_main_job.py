@@ -32,7 +32,12 @@ def facts(project: pytest.Pytester) -> list[dict[str, object]]:
     return [json.loads(path.read_text()) for path in sorted((project.path / "facts").iterdir())]
 
 
-@pytest.mark.parametrize("schedule", ["load", "loadscope", "loadfile", "worksteal"])
+OTHERS = ("loadscope", "loadfile", "worksteal")
+
+
+@pytest.mark.parametrize(
+    "schedule", ["load", *(pytest.param(name, marks=pytest.mark.slow) for name in OTHERS)]
+)
 def test_each_worker_has_its_own_slot_port_profile_and_process(
     project: pytest.Pytester, surroundings: Surroundings, schedule: str
 ) -> None:

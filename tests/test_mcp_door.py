@@ -262,6 +262,7 @@ def test_undeclared(peaks_session):
 """
 
 
+@pytest.mark.slow
 def test_a_door_is_declared_by_fixture_marker_or_argument(project: pytest.Pytester, site: str) -> None:
     make(project, site, DECLARED)
     result = project.runpytest_subprocess("-n0", "-v")
@@ -354,6 +355,7 @@ def test_a_browser_of_its_own(peaks_page, peaks_mcp, number):
 '''
 
 
+@pytest.mark.slow
 def test_options_of_server_and_context(project: pytest.Pytester, site: str) -> None:
     make(project, site, OPTIONS)
     project.runpytest_subprocess("-n0", "-v").assert_outcomes(passed=12)
@@ -763,6 +765,7 @@ def test_next(peaks_session, peaks_page, peaks_mcp):
     result.stdout.fnmatch_lines(["*MCP_FAILED: the MCP server at http://*/mcp does not answer: *"])
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(signal, "SIGSTOP"), reason="POSIX signals")
 def test_a_server_that_hangs_holds_up_neither_the_end_nor_the_next_test(
     project: pytest.Pytester, site: str

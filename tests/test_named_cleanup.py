@@ -392,6 +392,7 @@ def test_nobody_elses_sessions_are_shown_or_ended_and_none_of_ours_by_others(
     subprocess.run(["rm", "-r", str(surroundings.temp / "foreign")], check=True)
 
 
+@pytest.mark.slow
 def test_a_guest_in_a_browser_leaves_it_running(project: Project, surroundings: Surroundings) -> None:
     port = str(surroundings.ports[0])
     started = json.loads(
@@ -436,6 +437,7 @@ def test_a_guest_in_a_browser_leaves_it_running(project: Project, surroundings: 
 # Records
 
 
+@pytest.mark.slow
 def test_what_has_the_name_and_is_no_named_session_is_left_alone(
     project: Project, surroundings: Surroundings
 ) -> None:
@@ -528,6 +530,7 @@ def test_a_pid_that_is_anothers_by_now_is_not_signalled(project: Project) -> Non
 # Sweeps of others
 
 
+@pytest.mark.slow
 def test_reap_and_a_pytest_run_leave_live_sessions_and_clear_dead_ones(
     project: Project, surroundings: Surroundings
 ) -> None:

@@ -371,6 +371,7 @@ def test_the_cap_is_the_projects_own(project: Project) -> None:
 # Profiles
 
 
+@pytest.mark.slow
 def test_a_profile_is_kept_only_where_that_was_asked_for(project: Project) -> None:
     with serve() as site:
 

@@ -94,7 +94,7 @@ def run_rows(
 
 
 @pytest.mark.usefixtures("states")
-@pytest.mark.parametrize("isolation", ["fresh", "recycled"])
+@pytest.mark.parametrize("isolation", [pytest.param("fresh", marks=pytest.mark.slow), "recycled"])
 def test_nothing_that_a_test_can_leave_is_seen_by_the_next(project: pytest.Pytester, isolation: str) -> None:
     noted = run_rows(project, isolation, [([state.name], state.name) for state in STATES])
     leaks = {name: facts["leak"] for name, facts in noted.items() if "leak" in facts}

@@ -16,6 +16,7 @@ from leaks import Surroundings
 from test_isolation import STORES
 
 from pytest_peaks.session import browsers
+from pytest_peaks.session.identity import ProcessIdentity
 from pytest_peaks.session.spec import BrowserSpec
 
 Peaks = Callable[..., subprocess.CompletedProcess[str]]
@@ -156,6 +157,7 @@ def test_the_next_run_uses_the_same_browser(kept: Kept, surroundings: Surroundin
     assert kept.pid() != row["pid"]
 
 
+@pytest.mark.slow
 def test_each_slot_has_its_own(kept: Kept) -> None:
     kept.project.makepyfile(ON_BOTH)
     kept.run("-n2").assert_outcomes(passed=2)
@@ -235,6 +237,7 @@ def test_what_is_used_again_is_blank(kept: Kept, site: str) -> None:
 # --- Replaced
 
 
+@pytest.mark.slow
 def test_other_options_mean_another_browser(kept: Kept) -> None:
     if not (executable := _another_executable()):
         pytest.skip("one Chromium only")
@@ -281,6 +284,8 @@ def test_one_that_hangs_is_replaced_and_holds_up_nothing(kept: Kept, victim: str
     kept.project.makepyfile(PLAIN)
     kept.run("-n0").assert_outcomes(passed=1)
     before = kept.pid()
+    identity = ProcessIdentity.of(before)
+    assert identity is not None
     stopped = kept.process(victim)
     stopped.suspend()
     began = time.monotonic()
@@ -294,7 +299,7 @@ def test_one_that_hangs_is_replaced_and_holds_up_nothing(kept: Kept, victim: str
     else:
         says(again, "pytest-slot0 does not answer: replaced", "nothing left behind")
         assert kept.pid() != before
-        assert not psutil.pid_exists(before)
+        assert not identity.is_alive()
     assert took < 30, f"{took:.0f} s"
     if stopped.is_running():
         stopped.resume()

@@ -49,7 +49,7 @@ class State(dict[str, Any]):
     @property
     def extras(self) -> dict[str, Any]:
         """What pytest-peaks added; empty for a state made elsewhere."""
-        found: dict[str, Any] = self.get(EXTRAS, {})
+        found: dict[str, Any] = self.get(EXTRAS) or {}
         return found
 
     @property
