@@ -144,7 +144,8 @@ def test_an_idle_session_ends_and_the_next_open_clears_it_away(project: Project)
     project.cli("-s=probe-idle", "open", "--idle-timeout=1500")
     record = project.record("probe-idle")
     wait_until(lambda: project.states()["probe-idle"] == "dead", "its end")
-    assert not any(part.is_alive() for part in record.processes.values())
+    # Its socket goes before its processes do.
+    wait_until(lambda: not any(part.is_alive() for part in record.processes.values()), "the end of its processes")
     project.open("probe-idle")
     assert not Path(record.temp_dir).exists()
     assert project.states() == {"probe-idle": "open", "probe-stay": "open"}

@@ -482,9 +482,10 @@ def _of_run(kept: Kept) -> list[psutil.Process]:
     for process in kept.surroundings.processes():
         try:
             parents = {process.pid, *(parent.pid for parent in process.parents())}
+            command = process.cmdline()
         except psutil.Error:
             continue
-        if not parents & own and "ls" not in process.cmdline():
+        if not parents & own and "ls" not in command:
             found.append(process)
     return found
 
