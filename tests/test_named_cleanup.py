@@ -145,7 +145,9 @@ def test_an_idle_session_ends_and_the_next_open_clears_it_away(project: Project)
     record = project.record("probe-idle")
     wait_until(lambda: project.states()["probe-idle"] == "dead", "its end")
     # Its socket goes before its processes do.
-    wait_until(lambda: not any(part.is_alive() for part in record.processes.values()), "the end of its processes")
+    wait_until(
+        lambda: not any(part.is_alive() for part in record.processes.values()), "the end of its processes"
+    )
     project.open("probe-idle")
     assert not Path(record.temp_dir).exists()
     assert project.states() == {"probe-idle": "open", "probe-stay": "open"}
