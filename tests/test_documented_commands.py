@@ -19,7 +19,10 @@ Peaks = Callable[..., "subprocess.CompletedProcess[str]"]
 ROOT = Path(__file__).parent.parent
 PAGES = (
     ROOT / "README.md",
-    *(ROOT / "docs" / f"{page}.md" for page in ("cli", "auth", "desks", "architecture")),
+    *(
+        ROOT / "docs" / f"{page}.md"
+        for page in ("cli", "auth", "desks", "async", "recycling", "architecture")
+    ),
 )
 # What they show as a stand-in, and what takes its place here.
 PLACEHOLDERS = {"ID": "peaks-docs", "NAME": "probe-docs", "PREFIX": "probe", "SLUG": "docs", "PATH": "."}

@@ -8,7 +8,6 @@ import re
 import time
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
 
 from pytest_peaks.auth.capture import Captured, Watch, capture, open_origins, visited
 from pytest_peaks.auth.model import State
@@ -18,6 +17,7 @@ from pytest_peaks.session.manager import SessionManager
 from pytest_peaks.session.paths import ProjectDirs
 from pytest_peaks.session.ports import WORKER_PORTS
 from pytest_peaks.session.spec import BrowserSpec
+from pytest_peaks.session.urls import shown
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
@@ -162,9 +162,9 @@ def refusal(dirs: ProjectDirs, name: str, state: State, url: str) -> str | None:
         with contextlib.suppress(Error):
             page.wait_for_load_state("networkidle", timeout=SETTLE_TIMEOUT)
         if answer is not None and answer.status >= 400:
-            return f"auth {name!r} is not taken: {_shown(url)} answers {answer.status}"
-        if _shown(page.url) != _shown(url):
-            return f"auth {name!r} is not taken: {_shown(url)} leads to {_shown(page.url)}"
+            return f"auth {name!r} is not taken: {shown(url)} answers {answer.status}"
+        if shown(page.url) != shown(url):
+            return f"auth {name!r} is not taken: {shown(url)} leads to {shown(page.url)}"
     return None
 
 
@@ -173,9 +173,3 @@ def _is_like(url: str, pattern: str) -> bool:
     if not any(mark in pattern for mark in "?#"):
         url = re.split("[?#]", url)[0]
     return fnmatch.fnmatchcase(url, pattern.replace("**", "*").replace("?", "[?]"))
-
-
-def _shown(url: str) -> str:
-    """A URL without what may be a token."""
-    parts = urlsplit(url)
-    return f"{parts.scheme}://{parts.netloc}{parts.path or '/'}"

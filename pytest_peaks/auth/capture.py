@@ -163,11 +163,7 @@ def _revisited(page: Page, origins: Iterable[str]) -> Iterator[tuple[str, Any]]:
     """sessionStorage of origins that a tab has been on, read in that tab without a request leaving it."""
     from playwright.sync_api import Error
 
-    def answer(route: Any) -> None:
-        route.fulfill(content_type="text/html", body=BLANK_PAGE)
-
-    page.route(f"**{BLANK}", answer)
-    try:
+    with blank_sites(page):
         for origin in origins:
             with contextlib.suppress(Error):
                 page.goto(origin + BLANK, wait_until="commit")
@@ -175,6 +171,18 @@ def _revisited(page: Page, origins: Iterable[str]) -> Iterator[tuple[str, Any]]:
                 if seen == origin and items:
                     yield origin, items
         page.goto("about:blank")
+
+
+@contextlib.contextmanager
+def blank_sites(page: Page) -> Iterator[None]:
+    """Have every origin answer a tab at the path :data:`BLANK`, without a request leaving the browser."""
+
+    def answer(route: Any) -> None:
+        route.fulfill(content_type="text/html", body=BLANK_PAGE)
+
+    page.route(f"**{BLANK}", answer)
+    try:
+        yield
     finally:
         page.unroute(f"**{BLANK}", answer)
 
@@ -222,10 +230,10 @@ def visited(context: BrowserContext, origins: Iterable[str]) -> Iterator[Page]:
     """
     front = context.pages[-1] if context.pages else None
     tab = context.new_page()
-    tab.route(f"**{BLANK}", lambda route: route.fulfill(content_type="text/html", body=BLANK_PAGE))
     try:
-        for origin in origins:
-            tab.goto(origin + BLANK, wait_until="commit")
+        with blank_sites(tab):
+            for origin in origins:
+                tab.goto(origin + BLANK, wait_until="commit")
         yield front or tab
     finally:
         tab.close()

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from pytest_peaks.auth.capture import BLANK, BLANK_PAGE
+from pytest_peaks.auth.capture import BLANK, blank_sites
 from pytest_peaks.auth.model import State, cookie_key
 from pytest_peaks.errors import BrowserLostError, PeaksError, ReplayFailedError
 
@@ -111,16 +111,12 @@ def seed(page: Page, state: State) -> None:
     wanted = State({origin: items for origin, items in state.session_storage.items() if items})
     if not wanted:
         return
-    answer: Callable[[Any], None] = lambda route: route.fulfill(  # noqa: E731 - unroute needs the same object
-        content_type="text/html", body=BLANK_PAGE
-    )
     try:
-        page.route(f"**{BLANK}", answer)
-        for origin, items in wanted.items():
-            page.goto(origin + BLANK, wait_until="commit")
-            page.evaluate(SEED, dict(items))
-        page.goto("about:blank")
-        page.unroute(f"**{BLANK}", answer)
+        with blank_sites(page):
+            for origin, items in wanted.items():
+                page.goto(origin + BLANK, wait_until="commit")
+                page.evaluate(SEED, dict(items))
+            page.goto("about:blank")
         browser = page.context.browser
         if browser is None or browser.browser_type.name == "chromium":  # others have no CDP
             session = page.context.new_cdp_session(page)

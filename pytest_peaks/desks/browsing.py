@@ -7,14 +7,14 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from pytest_peaks.auth.capture import (
     BLANK,
-    BLANK_PAGE,
     READ_SESSION,
     Captured,
+    blank_sites,
     capture,
     open_origins,
     visited,
@@ -27,6 +27,7 @@ from pytest_peaks.errors import BrowserLostError, WipeFailedError
 from pytest_peaks.session import profiles
 from pytest_peaks.session.identity import ProcessIdentity
 from pytest_peaks.session.paths import owner_temp_dir
+from pytest_peaks.session.urls import shown
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, BrowserContext, Page
@@ -39,7 +40,7 @@ POPUP_TIMEOUT = 2.0
 # Visiting an origin takes some 30 ms. What a wipe cleared is looked at on so many.
 ORIGINS_CHECKED = 20
 _LEFT = """async () => [
-    localStorage.length, sessionStorage.length, document.cookie.length, (await caches.keys()).length,
+    localStorage.length, sessionStorage.length, document.cookie.length, (self.caches ? await caches.keys() : []).length,
     (await indexedDB.databases()).length,
 ].reduce((sum, found) => sum + found, 0)"""
 
@@ -219,18 +220,14 @@ class Work:
         if not wanted:
             return []
         page = self._context.pages[0]
-        answer: Callable[[Any], None] = lambda route: route.fulfill(  # noqa: E731 - unroute needs the same object
-            content_type="text/html", body=BLANK_PAGE
-        )
-        page.route(f"**{BLANK}", answer)
         left = []
-        for origin in wanted:
-            with contextlib.suppress(Error):  # caches are there on secure origins only
-                page.goto(origin + BLANK, wait_until="commit")
-                if page.evaluate(_LEFT.replace("caches.keys()", "(self.caches ? caches.keys() : [])")):
-                    left.append(origin)
-        page.goto("about:blank")
-        page.unroute(f"**{BLANK}", answer)
+        with blank_sites(page):
+            for origin in wanted:
+                with contextlib.suppress(Error):
+                    page.goto(origin + BLANK, wait_until="commit")
+                    if page.evaluate(_LEFT):
+                        left.append(origin)
+            page.goto("about:blank")
         session = self._context.new_cdp_session(page)
         session.send("Page.resetNavigationHistory")
         session.detach()
@@ -251,19 +248,9 @@ def _left_behind(page: Page, origins: Iterable[str]) -> Iterator[tuple[str, dict
     with contextlib.suppress(Error):  # a page may be forbidden to open any
         with page.expect_popup(timeout=POPUP_TIMEOUT * 1000) as opening:
             page.evaluate("() => { window.open('about:blank'); }")
-        with contextlib.closing(opening.value) as copy:
-            copy.route(f"**{BLANK}", lambda route: route.fulfill(content_type="text/html", body=BLANK_PAGE))
+        with contextlib.closing(opening.value) as copy, blank_sites(copy):
             for origin in wanted:
                 copy.goto(origin + BLANK, wait_until="commit")
                 seen, items = copy.evaluate(READ_SESSION)
                 if seen == origin and items:
                     yield origin, items
-
-
-def shown(url: str) -> str:
-    """A URL without what may be a token: no query, no fragment, no user."""
-    parts = urlsplit(url)
-    if parts.scheme not in ("http", "https"):
-        return url if url.startswith(("about:", "chrome")) else f"{parts.scheme}:…" if parts.scheme else url
-    host = parts.netloc.rpartition("@")[2]
-    return f"{parts.scheme}://{host}{parts.path or '/'}"

@@ -31,7 +31,7 @@ DESK_FAULTS = (DeskFailedError, StartFailedError, BrowserLostError, McpFailedErr
 class Saved:
     """What came of a save.
 
-    :ivar claim: the lease under which it was made; None if the session has no desk any more.
+    :ivar claim: the lease under which it was made.
     :ivar written: the state is in its file.
     :ivar lost: what a state cannot carry and was there.
     """
@@ -186,12 +186,11 @@ class Ending:
         """Free the desks of sessions whose owner is dead, and end desks that are not the pool's any more."""
         found = []
         rules = self.pool.look()
-        if rules.vacated():
-            ages, claims = {}, []
+        # Looked at before the lock is taken: a desk that does not answer would hold up everybody.
+        ages = {name: self.idle_of(rules.ledger.sessions[name]) for name in rules.vacated()}
+        if ages:
             with self.pool.changing() as rules:
-                for name in rules.vacated():
-                    ages[name] = self.idle_of(rules.ledger.sessions[name])
-                    claims.append(rules.reclaim(name, self.pool.me))
+                claims = [rules.reclaim(name, self.pool.me) for name in rules.vacated() if name in ages]
             for claim in claims:
                 found.append(self._ended(claim, ages[claim.session], save=save, owner=None))
         for desk in hosted.removed(self.pool.settings):
@@ -312,7 +311,7 @@ class Ending:
             elif works:
                 try:
                     desk.release()
-                except DESK_FAULTS:
+                except PeaksError:
                     desk.drain()  # the next one gets a new browser
                     self.pool.renewed(claim)
         except PeaksError as error:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from contextlib import AbstractContextManager
-from urllib.parse import urlsplit
 
 from pytest_peaks.desks.browsing import Browsing, Work
 from pytest_peaks.desks.desk import Desk, Health, Place
@@ -11,6 +10,7 @@ from pytest_peaks.desks.errors import DeskFailedError
 from pytest_peaks.desks.hosted import HostedDesk
 from pytest_peaks.desks.settings import DeskSettings, PoolSettings
 from pytest_peaks.errors import PeaksError
+from pytest_peaks.session.urls import shown_host
 
 
 class EndpointDesk:
@@ -106,9 +106,3 @@ def make(settings: DeskSettings, pool: PoolSettings, browsing: Browsing) -> Desk
     if settings.kind == "endpoint":
         return EndpointDesk(settings, pool, browsing)
     return ExternalDesk(settings)
-
-
-def shown_host(endpoint: str) -> str:
-    """An endpoint without its path."""
-    parts = urlsplit(endpoint)
-    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"

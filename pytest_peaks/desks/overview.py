@@ -7,11 +7,11 @@ import time
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from pytest_peaks.desks.browsing import shown
 from pytest_peaks.desks.holding import held_by
 from pytest_peaks.desks.hosted import session_id
 from pytest_peaks.hosting import sessions
 from pytest_peaks.session.registry import Registry
+from pytest_peaks.session.urls import shown
 
 if TYPE_CHECKING:
     from pytest_peaks.desks.turns import Turns

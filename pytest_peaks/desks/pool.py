@@ -300,10 +300,6 @@ class Pool:
                 self.say(f"waiting: {held_by(session)} is at work on session {name!r}")
             time.sleep(LOOK)
 
-    def state_of_desks(self) -> dict[str, str]:
-        """State of every desk by name."""
-        return {name: desk.state for name, desk in self.look().ledger.desks.items()}
-
     def revive(self) -> list[str]:
         """Have desks that were put aside tried again; gives their names."""
         revived = []
