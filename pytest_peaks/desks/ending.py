@@ -213,8 +213,11 @@ class Ending:
 
         :param owner: who gets the lease back if that fails; None frees the desk whatever happens.
         """
-        saved, note = False, ""
-        if save:
+        saved, note = False, "not saved, as asked"
+        lease = self.pool.look().check(claim).lease
+        if lease is None or not lease.browser or not self.pool.desk(claim.desk).works:
+            note = "it was only leased: peaks saved nothing"
+        elif save:
             try:
                 saved, note = self._saved_if_unsaved(claim)
             except PeaksError as error:
