@@ -8,110 +8,51 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
+from pytest_peaks import playwright_options
+from pytest_peaks.artifacts.options import ArtifactOptions, Keep
 from pytest_peaks.errors import InvalidNameError, InvalidOptionError
+from pytest_peaks.options import (
+    ASYNC_SAFE,
+    ATTACH,
+    BASE_URL,
+    BRIDGE,
+    BROWSER,
+    DEBUG_PORT,
+    DESK_WAIT,
+    DEVICE,
+    EXECUTABLE,
+    FRESH,
+    FULL_PAGE_SCREENSHOT,
+    HEADED,
+    ISOLATION,
+    MCP_COMMAND,
+    OPTIONS,
+    OUTPUT,
+    PORTS,
+    REUSE,
+    SCREENSHOT,
+    SLOWMO,
+    TRACING,
+    VIDEO,
+    Option,
+)
 from pytest_peaks.session.ports import WORKER_PORTS, PortRange
-from pytest_peaks.session.spec import BrowserName, BrowserSpec, Isolation, McpOptions
+from pytest_peaks.session.spec import BrowserName, BrowserSpec, Isolation, LaunchOptions, McpOptions
 
 if TYPE_CHECKING:
     import pytest
 
+    from pytest_peaks.playwright_options import TheirOptions
+
 E = TypeVar("E", bound=Enum)
 T = TypeVar("T")
 
-_NAMES = ", ".join(BrowserName)
-_ISOLATIONS = ", ".join(Isolation)
 
-
-@dataclass(frozen=True, slots=True)
-class Option:
-    """One setting, its three spellings derived from `name`: ``--peaks-name``, ``peaks_name``, ``PEAKS_NAME``."""
-
-    name: str
-    help: str
-    metavar: str = ""
-    flag: bool = False
-    command_line: bool = True
-
-    @property
-    def switch(self) -> str:
-        return f"--peaks-{self.name.replace('_', '-')}"
-
-    @property
-    def ini(self) -> str:
-        return f"peaks_{self.name}"
-
-    @property
-    def env(self) -> str:
-        return f"PEAKS_{self.name.upper()}"
-
-
-BROWSER = Option("browser", f"Browser of all sessions: {_NAMES}. Default: chromium.", "NAME")
-EXECUTABLE = Option("executable", "Path of the browser's executable. Default: look for one.", "PATH")
-HEADED = Option("headed", "Show the browser's window.", flag=True)
-ISOLATION = Option(
-    "isolation",
-    f"What a test without a marker of its own shares with the next: {_ISOLATIONS}. Default: fresh.",
-    "KIND",
-)
-PORTS = Option(
-    "ports",
-    f"Debugging ports, FIRST-LAST or one port; 0 lets the system choose. Default: {WORKER_PORTS}, then 0.",
-    "RANGE",
-)
-DEBUG_PORT = Option(
-    "debug_port",
-    "Whether Chromium opens a debugging port (on, off). Every user of this machine can reach that port; off "
-    "launches through Playwright's own pipe, with the Playwright door only. Default: on.",
-    command_line=False,
-)
-MCP_COMMAND = Option(
-    "mcp_command",
-    "Another MCP server, such as 'npx @playwright/mcp'. Default: the one in Playwright's wheel.",
-    "COMMAND",
-)
-REUSE = Option(
-    "reuse",
-    "Keep each worker's browser running for the next run (on, off). Ignored in CI (environment variable CI), "
-    "unless it is 'force'. Default: off.",
-    "on|off|force",
-)
-FRESH = Option("fresh", "End the browsers that --peaks-reuse kept, and start anew.", flag=True)
-ATTACH = Option(
-    "attach",
-    "Run tests in contexts of their own inside a browser that is there: a CDP URL, a Playwright server's URL, or "
-    "the id of a terminal from `peaks playwright ls`.",
-    "URL",
-)
-DESK_WAIT = Option(
-    "desk_wait",
-    "Seconds that a test waits for a desk, or for its named identity to be free. Default: 300.",
-    "SECONDS",
-)
-ASYNC_SAFE = Option(
-    "async_safe",
-    "Whether tests that run an event loop work beside browser tests (on, off); on does so as well for runs that use "
-    "pytest-playwright alone. Default: in runs with a test of peaks.",
-    "on|off",
-)
-OPTIONS = (
-    BROWSER,
-    EXECUTABLE,
-    HEADED,
-    ISOLATION,
-    PORTS,
-    REUSE,
-    FRESH,
-    ATTACH,
-    DEBUG_PORT,
-    MCP_COMMAND,
-    DESK_WAIT,
-    ASYNC_SAFE,
-)
 # What a value that may be left out means.
 REUSE_VALUES = ("on", "off", "force")
 
@@ -122,6 +63,10 @@ class PeaksConfig:
 
     :ivar root: pytest's rootdir; relative paths start there.
     :ivar async_safe: ``on``, ``off``, or empty where nothing was said.
+    :ivar bridge: whether pytest-playwright's fixtures of all tests ride on sessions of peaks.
+    :ivar device: the device to emulate, by Playwright's name; empty for none.
+    :ivar slow_mo: milliseconds before each action.
+    :ivar channel: one of Playwright's channels that is no browser of ours, such as ``chrome-beta``.
     """
 
     root: Path
@@ -137,11 +82,22 @@ class PeaksConfig:
     attach: str
     desk_wait: float = 300.0
     async_safe: str = ""
+    bridge: bool = False
+    artifacts: ArtifactOptions = field(default_factory=ArtifactOptions)
+    base_url: str = ""
+    device: str = ""
+    slow_mo: float = 0.0
+    channel: str = ""
 
     @property
     def browser_spec(self) -> BrowserSpec:
         return BrowserSpec(
-            browser=self.browser, executable=self.executable, headed=self.headed, debug_port=self.debug_port
+            browser=self.browser,
+            executable=self.executable,
+            headed=self.headed,
+            debug_port=self.debug_port and not self.channel,
+            slow_mo=self.slow_mo,
+            launch=LaunchOptions({"channel": self.channel} if self.channel else {}),
         )
 
 
@@ -175,8 +131,10 @@ def read(config: pytest.Config) -> PeaksConfig:
     :raises PeaksError: a value can't be used; names the spelling in which it was given.
     """
 
+    theirs = playwright_options.given(config)
+
     def value(option: Option, parse: Callable[[str], T], default: T) -> T:
-        given, source = _lookup(config, option)
+        given, source = _lookup(config, option, theirs)
         if given == "":
             return default
         try:
@@ -197,17 +155,35 @@ def read(config: pytest.Config) -> PeaksConfig:
         reuse=value(REUSE, _reuse, "off"),
         fresh=value(FRESH, _boolean, False),
         attach=value(ATTACH, _attach, ""),
-        desk_wait=value(DESK_WAIT, _wait, 300.0),
+        desk_wait=value(DESK_WAIT, lambda text: _number(text, "seconds"), 300.0),
         async_safe=value(ASYNC_SAFE, lambda text: "on" if _boolean(text) else "off", ""),
+        bridge=value(BRIDGE, _boolean, False),
+        artifacts=ArtifactOptions(
+            tracing=value(TRACING, _keep, Keep.OFF),
+            screenshot=value(SCREENSHOT, _keep, Keep.OFF),
+            video=value(VIDEO, _keep, Keep.OFF),
+            full_page=value(FULL_PAGE_SCREENSHOT, _boolean, False),
+            output=value(
+                OUTPUT,
+                lambda text: path_from(Path.cwd(), text, "folder"),  # as pytest-playwright's --output
+                Path.cwd() / "test-results",
+            ),
+        ),
+        base_url=value(BASE_URL, str, ""),
+        device=value(DEVICE, str, ""),
+        slow_mo=value(SLOWMO, lambda text: _number(text, "milliseconds"), 0.0),
+        channel=theirs.channel,
     )
 
 
-def _lookup(config: pytest.Config, option: Option) -> tuple[str, str]:
+def _lookup(config: pytest.Config, option: Option, theirs: TheirOptions) -> tuple[str, str]:
     """The value as text and where it came from; empty where it was not given."""
     if option.command_line:
         given = config.getoption(option.ini, default=None)
         if given is not None:
             return str(given), option.switch
+    if option.name in theirs.values:
+        return theirs.values[option.name]
     if os.environ.get(option.env):
         return os.environ[option.env], option.env
     return str(config.getini(option.ini) or ""), f"{option.ini} in the ini file"
@@ -245,14 +221,19 @@ def _reuse(text: str) -> str:
     return text
 
 
-def _wait(text: str) -> float:
+def _keep(text: str) -> Keep:
+    # pytest-playwright's word for screenshots.
+    return one_of(Keep, Keep.ON_FAILURE.value if text == "only-on-failure" else text, "a time to keep it")
+
+
+def _number(text: str, unit: str) -> float:
     try:
-        seconds = float(text)
+        number = float(text)
     except ValueError:
-        seconds = -1.0
-    if not 0 <= seconds < math.inf:
-        raise InvalidOptionError(f"{text!r} is not a number of seconds", hint="0 does not wait at all")
-    return seconds
+        number = -1.0
+    if not 0 <= number < math.inf:
+        raise InvalidOptionError(f"{text!r} is not a number of {unit}", hint="0 does not wait at all")
+    return number
 
 
 def _attach(text: str) -> str:

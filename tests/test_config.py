@@ -12,8 +12,9 @@ from typing import Any
 import pytest
 
 from pytest_peaks import config as settings
-from pytest_peaks.config import OPTIONS, Option, PeaksConfig
+from pytest_peaks.config import PeaksConfig
 from pytest_peaks.errors import InvalidNameError, InvalidOptionError
+from pytest_peaks.options import OPTIONS, Option
 from pytest_peaks.session.ports import WORKER_PORTS, PortRange
 from pytest_peaks.session.spec import BrowserName, BrowserSpec, Isolation
 
@@ -62,6 +63,15 @@ VALUES: dict[str, tuple[str, tuple[str, str, str], str | None]] = {
     "attach": ("attach", ("http://127.0.0.1:9222", "ws://host/path", "tty-1"), "ftp://host"),
     "async_safe": ("async_safe", ("on", "off", "on"), "maybe"),
     "desk_wait": ("desk_wait", ("0.0", "2.5", "600.0"), "soon"),
+    "bridge": ("bridge", ("True", "False", "True"), "maybe"),
+    "tracing": ("artifacts.tracing", ("on", "retain-on-failure", "on-first-retry"), "sometimes"),
+    "screenshot": ("artifacts.screenshot", ("on", "retain-on-failure", "off"), "sometimes"),
+    "video": ("artifacts.video", ("on", "retain-on-failure", "off"), "sometimes"),
+    "full_page_screenshot": ("artifacts.full_page", ("True", "False", "True"), "maybe"),
+    "output": ("artifacts.output", ("/tmp/a", "/tmp/b", "/tmp/c"), "~no-such-user-of-this-machine/x"),
+    "base_url": ("base_url", ("http://a.test", "http://b.test", "http://c.test"), None),
+    "device": ("device", ("iPhone 15", "Pixel 7", "Galaxy S9+"), None),
+    "slowmo": ("slow_mo", ("50.0", "0.5", "100.0"), "slowly"),
 }
 KNOWN = [option for option in OPTIONS if option.name in VALUES]
 WITH_A_BAD_VALUE = [option for option in KNOWN if VALUES[option.name][2] is not None]

@@ -12,9 +12,10 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from pytest_peaks import marker
-from pytest_peaks.config import OPTIONS, PeaksConfig, read
+from pytest_peaks.config import PeaksConfig, read
 from pytest_peaks.errors import InvalidNameError, InvalidOptionError
 from pytest_peaks.marker import CONTEXT_OPTIONS, OWN_ARGUMENTS, build_spec, merge
+from pytest_peaks.options import OPTIONS
 from pytest_peaks.session.spec import BrowserName, BrowserSpec, Isolation
 
 quick = settings(deadline=None, max_examples=300, database=None)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
@@ -65,6 +65,35 @@ class McpOptions:
     command: str = ""
 
 
+class LaunchOptions(Mapping[str, Any]):
+    """Keyword arguments of Playwright's ``BrowserType.launch``, as one hashable value.
+
+    Its `repr` shows the names only: the value of ``proxy`` or ``env`` may be a secret.
+    """
+
+    def __init__(self, options: Mapping[str, Any] | None = None) -> None:
+        self._options = dict(options or {})
+        self._key = repr(sorted(self._options.items()))
+
+    def __getitem__(self, name: str) -> Any:
+        return self._options[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._options)
+
+    def __len__(self) -> int:
+        return len(self._options)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, LaunchOptions) and self._key == other._key
+
+    def __hash__(self) -> int:
+        return hash(self._key)
+
+    def __repr__(self) -> str:
+        return f"LaunchOptions({', '.join(sorted(self._options))})"
+
+
 @dataclass(frozen=True, slots=True)
 class BrowserSpec:
     """A browser process: two equal ones may share it.
@@ -75,6 +104,9 @@ class BrowserSpec:
     :ivar persistent: its default context is a kept profile.
     :ivar by_driver: Playwright's driver launches it although it has a debugging port: the only way to
         give context options to a default context.
+    :ivar slow_mo: milliseconds that Playwright waits before each action.
+    :ivar switches: further ones of Chromium's command line.
+    :ivar launch: what Playwright's driver is told besides, where it launches the browser.
     """
 
     browser: BrowserName = BrowserName.CHROMIUM
@@ -84,6 +116,9 @@ class BrowserSpec:
     debug_port: bool = True
     persistent: bool = False
     by_driver: bool = False
+    slow_mo: float = 0.0
+    switches: tuple[str, ...] = ()
+    launch: LaunchOptions = field(default_factory=LaunchOptions)
 
     @property
     def own_process(self) -> bool:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, cast
 from pytest_peaks import config
 from pytest_peaks.cli.checks import Check, Subject
 from pytest_peaks.cli.output import counted
+from pytest_peaks.options import OPTIONS
 from pytest_peaks.session import paths, ports
 from pytest_peaks.session.registry import Registry
 from pytest_peaks.session.reservations import Reservations, allocating
@@ -58,7 +59,7 @@ def from_environment(root: Path) -> config.PeaksConfig:
 
 def settings(subject: Subject) -> Iterator[Check]:
     """The ``PEAKS_*`` variables: their values, and names that look like a slip of the pen."""
-    known = [option.env for option in config.OPTIONS] + list(_OTHER_VARIABLES)
+    known = [option.env for option in OPTIONS] + list(_OTHER_VARIABLES)
     slips = False
     for name in sorted(os.environ):
         if name.startswith("PEAKS") and name not in known:

@@ -1,0 +1,1 @@
+"""Traces, pictures and videos of tests."""

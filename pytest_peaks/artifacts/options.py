@@ -1,0 +1,40 @@
+"""What is kept of a test, and where."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+
+
+class Keep(StrEnum):
+    """When what was recorded of a test is kept. The words are Playwright's.
+
+    ``off`` records nothing, ``on`` keeps all, ``retain-on-failure`` that of tests that failed,
+    ``on-first-retry`` that of the first repetition of a test that failed (pytest-rerunfailures).
+    """
+
+    OFF = "off"
+    ON = "on"
+    ON_FAILURE = "retain-on-failure"
+    ON_FIRST_RETRY = "on-first-retry"
+
+
+@dataclass(frozen=True, slots=True)
+class ArtifactOptions:
+    """What a run keeps of its tests.
+
+    :ivar full_page: pictures show the page's whole height.
+    :ivar output: the folder that has one folder a test.
+    """
+
+    tracing: Keep = Keep.OFF
+    screenshot: Keep = Keep.OFF
+    video: Keep = Keep.OFF
+    full_page: bool = False
+    output: Path = Path("test-results")
+
+    @property
+    def wanted(self) -> bool:
+        """Whether anything may be kept."""
+        return any(keep is not Keep.OFF for keep in (self.tracing, self.screenshot, self.video))
