@@ -91,7 +91,12 @@ def peaks_session(
     request: pytest.FixtureRequest, _peaks_owner: Owner, _peaks_base_url: str | None
 ) -> Iterator[PeaksSession]:
     """This test's browser session, as its ``peaks_session`` marker asks for it."""
-    with _peaks_owner.open(state.spec_of(request.node), _peaks_base_url) as session:
+    spec = state.spec_of(request.node)
+    if state.is_bridged(request.node):
+        from pytest_peaks.bridge.session import completed
+
+        spec, _peaks_base_url = completed(request, spec)
+    with _peaks_owner.open(spec, _peaks_base_url) as session:
         _offer(request, "peaks_session", session)
         yield session
         if state.has_passed(request.node):

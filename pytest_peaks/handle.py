@@ -362,7 +362,8 @@ class PeaksSession:
             # Also those that the test made by hand, so that no tab of it is seen by the next one.
             kept = [*self._strangers, *self._owner.contexts_in_use(), *self._owner.recycler.contexts]
             try:
-                for context in self._browser.contexts:
+                lent = self._owner.is_lent(self._browser)  # then others may be of a wider scope than the test
+                for context in [self._context] if lent and self._context else self._browser.contexts:
                     if context not in kept:
                         context.close()
             finally:

@@ -78,14 +78,6 @@ def make_logins(config: pytest.Config, owner: Owner) -> Logins:
     return Logins(owner.manager.dirs, owner.run, ConftestHooks(config), open_page, owner.tell)
 
 
-def log_context_in(item: Any, login: Login) -> None:
-    """Have pytest-playwright's `new_context` of a test make contexts that are logged in."""
-    marker = next(item.iter_markers("browser_context_args"), None)
-    given = dict(marker.kwargs) if marker is not None else {}
-    given["storage_state"] = login.state.plain
-    item.add_marker(pytest.mark.browser_context_args(**given), append=False)
-
-
 def seed_page(page: Page, login: Login) -> None:
     """Give pytest-playwright's `page` the sessionStorage of a login."""
     if login.state.session_storage:

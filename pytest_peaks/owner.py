@@ -7,7 +7,7 @@ import functools
 import threading
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from pytest_peaks.config import PeaksConfig
 from pytest_peaks.doors.cli_daemons import CliDaemons
@@ -61,6 +61,7 @@ class Owner:
         self.used: list[dict[str, Any]] = []
         self._shared: dict[BrowserSpec, LiveSession] = {}
         self._attached: dict[LiveSession, Browser | BrowserContext] = {}
+        self._lent: dict[BrowserSpec, Browser] = {}
         self._wipeable: dict[str, bool] = {}
         self._ended_kept = False
         self._watchdog: Watchdog | None = None
@@ -144,6 +145,40 @@ class Owner:
                 hint="the next test gets a new one; memory running out, or a signal to the whole group, ends it",
             )
         return None
+
+    def lend(self, browser: BrowserSpec) -> Browser:
+        """The browser process that sessions without a process of their own share, for whoever makes contexts in it.
+
+        :raises PeaksError: no browser could be had.
+        """
+        spec = SessionSpec(browser)
+        live, _ = self._live(spec)
+        attached: Any = self._attach(live, spec)
+        self._lent[browser] = attached
+        return cast("Browser", attached)
+
+    def take_back(self, browser: BrowserSpec) -> None:
+        """Whoever was lent a browser does not need it any more; one that is not the run's own ends."""
+        lent = self._lent.pop(browser, None)
+        live = self._shared.get(browser)
+        if lent is None or live is None or browser == self.config.browser_spec:
+            return
+        self._discard(live)
+
+    def is_lent(self, browser: Browser | None) -> bool:
+        """Whether contexts in a browser may be of a wider scope than a test."""
+        return browser is not None and any(lent is browser for lent in self._lent.values())
+
+    def has(self, browser: Browser) -> bool:
+        """Whether a browser is one of this owner's sessions."""
+        known = [*self._attached.values(), *(handle._browser for handle in self.handles)]
+        return any(found is browser for found in known)
+
+    def has_lost(self, browser: object) -> bool:
+        """Whether a browser that was lent has died."""
+        live = next((live for live, attached in self._attached.items() if attached is browser), None)
+        lent = any(found is browser for found in self._lent.values())
+        return lent and (live is None or not live.is_alive() or self.door.is_lost)
 
     def contexts_in_use(self) -> list[BrowserContext]:
         """Contexts of the sessions that are open now."""

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from pytest_peaks import state
+from pytest_peaks import marker, state
 from pytest_peaks.fixtures import BROWSER_FIXTURES
 from pytest_peaks.parking import Mark
 from pytest_peaks.telling import teller
@@ -56,8 +56,14 @@ def decide(session: pytest.Session) -> None:
     All workers collect the same tests, so they decide alike. A run that uses pytest-playwright alone is left as it
     is, unless ``peaks_async_safe`` is on.
     """
-    roots = ROOTS if state.of(session.config).config.async_safe == "on" else BROWSER_FIXTURES
-    if any(not roots.isdisjoint(getattr(item, "fixturenames", ())) for item in getattr(session, "items", ())):
+    config = state.of(session.config).config
+    roots = ROOTS if config.async_safe == "on" or config.bridge else BROWSER_FIXTURES
+
+    def uses_a_browser(item: pytest.Item) -> bool:
+        mine = ROOTS if item.get_closest_marker(marker.NAME) is not None else roots
+        return not mine.isdisjoint(getattr(item, "fixturenames", ()))
+
+    if any(map(uses_a_browser, getattr(session, "items", ()))):
         begin(session.config)
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import pytest
 
 from pytest_peaks import config as settings
-from pytest_peaks import marker, phases, state
+from pytest_peaks import marker, phases, playwright_options, state
 from pytest_peaks.errors import PeaksError
 from pytest_peaks.fixtures import (  # noqa: F401 - found by pytest in this module
     BROWSER_FIXTURES,
@@ -67,6 +67,10 @@ def pytest_configure(config: pytest.Config) -> None:
         raise pytest.UsageError(f"{error.code}: {error.message}{hint}") from None
     termination = Termination(lambda: workers.in_use(config), lambda number: workers.pass_on(config, number))
     config.stash[state.STATE] = state.RunState(read, workers.run_of(config), termination)
+    if playwright_options.plugin(config) is not None:
+        from pytest_peaks.bridge import hooks
+
+        hooks.install(config)
     if config.pluginmanager.hasplugin("xdist") and not hasattr(config, "workerinput"):
         config.pluginmanager.register(workers.WorkerHooks(config), "peaks-workers")
 
@@ -189,29 +193,14 @@ def pytest_runtest_teardown() -> Generator[None, Any, Any]:
 def pytest_fixture_setup(
     fixturedef: pytest.FixtureDef[Any], request: pytest.FixtureRequest
 ) -> Generator[None, Any, Any]:
-    """Log pytest-playwright's own contexts and pages in, for tests that ask for it."""
-    if fixturedef.argname == "playwright":
-        from pytest_peaks.session.spawning import secrets_aside
+    """Keep saved logins out of the environment of a Playwright that the suite starts."""
+    if fixturedef.argname != "playwright":
+        return (yield)
+    from pytest_peaks.session.spawning import secrets_aside
 
-        phases.begin(request.config, only_if="on")
-        with secrets_aside():
-            return (yield)
-    if fixturedef.argname not in ("new_context", "page") or not isinstance(request.node, pytest.Item):
+    phases.begin(request.config, only_if="on")
+    with secrets_aside():
         return (yield)
-    spec = state.spec_of(request.node) if state.asks_for_a_session(request.node) else None
-    if spec is None or not spec.auth:
-        return (yield)
-    from pytest_peaks import logging_in
-
-    login = request.getfixturevalue("_peaks_owner").logins.login(spec.auth)
-    if fixturedef.argname == "new_context":
-        logging_in.log_context_in(request.node, login)
-        return (yield)
-    page = yield
-    logging_in.seed_page(page, login)
-    owner, item = state.of(request.config).owner, request.node
-    request.addfinalizer(lambda: logging_in.write_back_page(owner, item, page, login))
-    return page
 
 
 @pytest.hookimpl(wrapper=True)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_peaks import marker
+from pytest_peaks import marker, playwright_options
 from pytest_peaks.config import PeaksConfig
 from pytest_peaks.errors import PeaksError
 from pytest_peaks.session.spec import Door, SessionSpec
@@ -57,12 +57,31 @@ def _with_doors(item: pytest.Item) -> dict[str, Any]:
     if by_fixture:
         declared = arguments.get("doors", ())
         arguments["doors"] = (*((declared,) if isinstance(declared, str) else declared), *by_fixture)
+    name = _browser_of_several(item)
+    if name:
+        arguments.setdefault("browser", name)
     return arguments
+
+
+def _browser_of_several(item: pytest.Item) -> str:
+    """The browser that pytest-playwright's ``--browser`` means for a test; empty where it is the run's own."""
+    if playwright_options.plugin(item.config) is None or not hasattr(item, "callspec"):
+        return ""
+    name = item.callspec.params.get("browser_name", "")
+    own = of(item.config).config.browser
+    return "" if name == own or (name == "chromium" and own.is_chromium) else str(name)
 
 
 def _doors_by_fixture(item: pytest.Item) -> list[str]:
     used = getattr(item, "fixturenames", ())
     return [str(door) for door in Door if f"peaks_{door}" in used]
+
+
+def is_bridged(item: pytest.Item) -> bool:
+    """Whether a test's fixtures of pytest-playwright ride on its session: by its marker, or by ``--peaks-bridge``."""
+    if playwright_options.plugin(item.config) is None or not isinstance(item, pytest.Function):
+        return False
+    return of(item.config).config.bridge or item.get_closest_marker(marker.NAME) is not None
 
 
 def asks_for_a_session(item: pytest.Item) -> bool:

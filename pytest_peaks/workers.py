@@ -67,6 +67,10 @@ class WorkerHooks:
         self._config = config
         self._slots = Slots()
         self._up: dict[str, WorkerController] = {}
+        self._begun = False
+
+    def pytest_runtest_logstart(self) -> None:
+        self._begun = True
 
     def pytest_configure_node(self, node: WorkerController) -> None:
         self._up[node.gateway.id] = node
@@ -81,6 +85,7 @@ class WorkerHooks:
             "slot": self._slots.take(node.gateway.id),
             "controller": run_state.run.controller.to_json(),
             "state_key": crypto.hand_over(),
+            "replaces": self._begun,
         }
 
     def pytest_testnodedown(self, node: WorkerController, error: object | None) -> None:

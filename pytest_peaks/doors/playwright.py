@@ -153,8 +153,10 @@ class PlaywrightDoor:
             options["executable_path"] = session.found.executable
         if spec.browser.is_chromium:
             options["chromium_sandbox"] = machine.sandbox().usable
+        options.update(spec.launch)
+        options["args"] = [*options.get("args", ()), *spec.switches]
         if spec.by_driver:
-            options["args"] = [f"--remote-debugging-port={session.record.port}"]
+            options["args"].append(f"--remote-debugging-port={session.record.port}")
         launched: Browser | BrowserContext
         try:
             with bounded(ATTACH_TIMEOUT, self.kill_driver):

@@ -236,6 +236,7 @@ class SessionManager:
             user_data_dir=profile,
             headed=session.spec.headed,
             sandboxed=sandboxed,
+            extra=session.spec.switches,
         )
         env = child_environment(session.record.mark, Path(session.record.temp_dir))
         try:

@@ -139,6 +139,7 @@ class SessionSpec:
     :ivar context_options: keyword arguments of Playwright's ``Browser.new_context``.
     :ivar auth: the saved login that it begins with; empty for none.
     :ivar desk: the named identity that it is, at one of the project's desks; empty for none.
+    :ivar device: what the context emulates, by Playwright's name; empty for none.
     :ivar save: what that identity holds at the end of a test that passed is saved.
     :ivar doors: what else is to lead into it. A session with one runs in the browser's default
         context, which all doors share.
@@ -154,6 +155,7 @@ class SessionSpec:
     auth: str = ""
     desk: str = ""
     save: bool = False
+    device: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,1 @@
+"""pytest-playwright's fixtures on sessions of peaks."""
