@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import pytest
 
 from pytest_peaks import state
+from pytest_peaks.playwright_options import STAND_IN
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, BrowserContext, Page
@@ -58,6 +59,8 @@ def _peaks_owner(request: pytest.FixtureRequest, pytestconfig: pytest.Config) ->
         # pytest-playwright's, or one that the suite defines itself: there can be but one in a thread.
         if phases.is_async_fixture(request, "playwright"):
             return None  # pytest-playwright-asyncio's, which is of no use here
+        if pytestconfig.pluginmanager.hasplugin(STAND_IN) and phases.is_ours(request, "playwright"):
+            return None  # it asks us
         try:
             return request.getfixturevalue("playwright")
         except pytest.FixtureLookupError:

@@ -105,6 +105,18 @@ def merge(markers: Iterable[tuple[tuple[Any, ...], Mapping[str, Any]]]) -> dict[
     return merged
 
 
+def check_doors(doors: frozenset[Door], browser: BrowserSpec) -> None:
+    """Whether a browser can have these doors.
+
+    :raises InvalidOptionError: it has no debugging port, which they need.
+    """
+    if doors and not (browser.own_process or browser.by_driver):
+        raise InvalidOptionError(
+            f"doors={', '.join(sorted(doors))} needs a Chromium with a debugging port",
+            hint="leave out doors, or use a Chromium and peaks_debug_port = on",
+        )
+
+
 def build_spec(arguments: Mapping[str, Any], config: PeaksConfig) -> SessionSpec:
     """The session that merged marker arguments ask for; what they leave out comes from `config`.
 
@@ -147,11 +159,7 @@ def build_spec(arguments: Mapping[str, Any], config: PeaksConfig) -> SessionSpec
     mcp = dataclasses.replace(
         config.mcp, caps=_texts(arguments, "mcp_caps"), args=_texts(arguments, "mcp_args")
     )
-    if doors and not browser.own_process:
-        raise InvalidOptionError(
-            f"doors={', '.join(sorted(doors))} needs a Chromium with a debugging port",
-            hint="leave out doors, or use a Chromium and peaks_debug_port = on",
-        )
+    check_doors(doors, browser)
     if doors and options:
         # Options can be given to a default context only where Playwright launches the browser for it.
         browser = dataclasses.replace(browser, by_driver=True)

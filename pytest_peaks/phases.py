@@ -211,6 +211,17 @@ def _is_async_test(item: pytest.Item) -> bool:
 
 def is_async_fixture(request: pytest.FixtureRequest, name: str) -> bool:
     """Whether the fixture that `request` would get by a name is an async one; False if there is none."""
+    found = _definition(request, name)
+    return found is not None and _is_async(found.func)
+
+
+def is_ours(request: pytest.FixtureRequest, name: str) -> bool:
+    """Whether the fixture that `request` would get by a name is one of this package."""
+    found = _definition(request, name)
+    return found is not None and found.func.__module__.startswith("pytest_peaks.")
+
+
+def _definition(request: pytest.FixtureRequest, name: str) -> pytest.FixtureDef[Any] | None:
     manager: Any = request.session._fixturemanager
     found = manager.getfixturedefs(name, getattr(request, "_pyfuncitem", request.node))
-    return bool(found) and _is_async(found[-1].func)
+    return found[-1] if found else None

@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     import pytest
 
 MODULE = "pytest_playwright.pytest_playwright"
+# The name under which our own fixtures are registered where it is not loaded.
+STAND_IN = "peaks-bridge-stand-in"
 # Its option, ours, and its default, which means "not given".
 _SAME = (
     ("--headed", "headed", False),
@@ -46,6 +48,18 @@ def plugin(config: pytest.Config) -> ModuleType | None:
     module = sys.modules.get(MODULE)
     manager: Any = getattr(config, "pluginmanager", None)
     return module if module is not None and manager is not None and manager.is_registered(module) else None
+
+
+def fixtures_of(config: pytest.Config) -> bool:
+    """Whether this run has pytest-playwright's fixtures: its own, or ours in its place."""
+    manager: Any = getattr(config, "pluginmanager", None)
+    return plugin(config) is not None or (manager is not None and manager.hasplugin(STAND_IN))
+
+
+def is_async(config: pytest.Config) -> bool:
+    """Whether pytest-playwright-asyncio is loaded, whose fixtures have the same names."""
+    module = sys.modules.get("pytest_playwright_asyncio.pytest_playwright")
+    return module is not None and config.pluginmanager.is_registered(module)
 
 
 def given(config: pytest.Config) -> TheirOptions:

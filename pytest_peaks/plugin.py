@@ -67,7 +67,9 @@ def pytest_configure(config: pytest.Config) -> None:
         raise pytest.UsageError(f"{error.code}: {error.message}{hint}") from None
     termination = Termination(lambda: workers.in_use(config), lambda number: workers.pass_on(config, number))
     config.stash[state.STATE] = state.RunState(read, workers.run_of(config), termination)
-    if playwright_options.plugin(config) is not None:
+    if playwright_options.plugin(config) is not None or (
+        read.bridge and not playwright_options.is_async(config)
+    ):
         from pytest_peaks.bridge import hooks
 
         hooks.install(config)

@@ -79,7 +79,7 @@ def _doors_by_fixture(item: pytest.Item) -> list[str]:
 
 def is_bridged(item: pytest.Item) -> bool:
     """Whether a test's fixtures of pytest-playwright ride on its session: by its marker, or by ``--peaks-bridge``."""
-    if playwright_options.plugin(item.config) is None or not isinstance(item, pytest.Function):
+    if not isinstance(item, pytest.Function) or not playwright_options.fixtures_of(item.config):
         return False
     return of(item.config).config.bridge or item.get_closest_marker(marker.NAME) is not None
 

@@ -1,4 +1,4 @@
-"""The bridge's hooks; there only where pytest-playwright is loaded."""
+"""The bridge's hooks; there only where pytest-playwright is loaded, or ``--peaks-bridge`` asks for them."""
 
 from __future__ import annotations
 
@@ -15,9 +15,11 @@ from pytest_peaks.fixtures import BROWSER_FIXTURES
 
 
 def install(config: pytest.Config) -> None:
-    """Make the bridge ready in a run that has pytest-playwright."""
-    from pytest_peaks.bridge import fixtures
+    """Make the bridge ready, with fixtures of ours where pytest-playwright is not loaded."""
+    from pytest_peaks.bridge import fixtures, standin
 
+    if playwright_options.plugin(config) is None:
+        config.pluginmanager.register(standin, playwright_options.STAND_IN)
     config.pluginmanager.register(fixtures, "peaks-bridge-fixtures")
     config.pluginmanager.register(BridgeHooks(config), "peaks-bridge")
 

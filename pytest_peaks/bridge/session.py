@@ -11,6 +11,7 @@ import pytest
 
 from pytest_peaks import state
 from pytest_peaks.bridge import launch
+from pytest_peaks.marker import check_doors
 from pytest_peaks.session.spec import Isolation, SessionSpec
 
 if TYPE_CHECKING:
@@ -30,6 +31,7 @@ def completed(request: pytest.FixtureRequest, spec: SessionSpec) -> tuple[Sessio
     if spec.desk:
         return spec, base_url
     spec = _with_launch_arguments(request, spec)
+    check_doors(spec.doors, spec.browser)
     if state.arguments_of(request.node).get("device") is None:
         spec = dataclasses.replace(
             spec, device=""

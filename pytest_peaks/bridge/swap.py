@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from pytest_peaks import playwright_options, state
+from pytest_peaks.bridge import standin
 from pytest_peaks.session.spec import Isolation, SessionSpec
 
 Definitions = Sequence[pytest.FixtureDef[Any]]
@@ -94,8 +95,8 @@ def shared_browsers(item: pytest.Item) -> Definitions:
 
 
 def is_theirs(definition: pytest.FixtureDef[Any]) -> bool:
-    """Whether a fixture is pytest-playwright's own, and not one that a suite put in its place."""
-    return bool(definition.func.__module__ == playwright_options.MODULE)
+    """Whether a fixture is pytest-playwright's own, or ours, and not one that a suite put in its place."""
+    return definition.func.__module__ in (playwright_options.MODULE, standin.__name__)
 
 
 def shares_the_browser(spec: SessionSpec, item: pytest.Item) -> bool:
