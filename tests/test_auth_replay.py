@@ -594,6 +594,21 @@ def test_page_and_context(page, context, new_context):
     other.goto(APP + "/me")
     assert other.title() == "alice"
     assert other.evaluate("navigator.language") == "de-DE"
+    logged_out = new_context(storage_state=None).new_page()
+    logged_out.goto(APP + "/me")
+    assert logged_out.title() == "login"
+
+class TestContextOfTheSuite:
+    @pytest.fixture
+    def context(self, new_context):
+        return new_context()
+
+    @pytest.mark.peaks_session(auth="session")
+    def test_session_storage(self, page, peaks_session):
+        assert page is not peaks_session.page
+        page.goto(APP + "/app/session")
+        page.wait_for_function("document.title")
+        assert page.title() == "session"
 
 @pytest.mark.browser_context_args(locale="fr-FR")
 @pytest.mark.peaks_session(auth="alice")
@@ -656,7 +671,7 @@ def test_pytest_playwrights_own_page_and_contexts_are_logged_in_the_same_way(
     make(project, app, THEIRS, WITH_PLAYWRIGHT + THEIR_HOOKS)
     project.makeini("[pytest]\naddopts = -p no:cacheprovider\n")
     result = project.runpytest_subprocess(*NO_XDIST)
-    result.assert_outcomes(passed=8, errors=1)
+    result.assert_outcomes(passed=9, errors=1)
     result.stdout.fnmatch_lines(
         ["*LOGIN_FAILED: auth 'missing': *no pytest_peaks_login hook did anything for it"]
     )

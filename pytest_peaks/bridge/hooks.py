@@ -14,6 +14,9 @@ from pytest_peaks.bridge.fixtures import RIDDEN
 from pytest_peaks.fixtures import BROWSER_FIXTURES
 
 
+_SEEDED = pytest.StashKey[object]()
+
+
 def install(config: pytest.Config) -> None:
     """Make the bridge ready, with fixtures of ours where pytest-playwright is not loaded."""
     from pytest_peaks.bridge import fixtures, standin
@@ -84,11 +87,14 @@ class BridgeHooks:
         """A page in a context that is not the session's own gets the login's sessionStorage too."""
         result = yield
         item = request.node
-        if fixturedef.argname != "page" or not isinstance(item, pytest.Item) or not state.is_bridged(item):
+        if fixturedef.argname not in ("page", swap.PAGE) or not isinstance(item, pytest.Item):
             return result
-        spec = state.spec_of(item)
+        spec = state.spec_of(item) if state.is_bridged(item) else None
+        if spec is None or not spec.auth or item.stash.get(_SEEDED, None) is result:
+            return result
         ridden = item.stash.get(RIDDEN, None)
-        if spec.auth and (ridden is None or ridden.context is not result.context):
+        if ridden is None or ridden.context is not result.context:
+            item.stash[_SEEDED] = result  # a fixture on top of it may have gone somewhere
             login = request.getfixturevalue("_peaks_owner").logins.login(spec.auth)
             logging_in.seed_page(result, login)
             owner = state.of(item.config).owner
