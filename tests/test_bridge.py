@@ -118,9 +118,10 @@ def test_recycled(page, context, number):
 def test_marked_tests_have_their_session_and_unmarked_ones_pytest_playwrights_own(
     suite: pytest.Pytester, workers: str
 ) -> None:
-    suite.makepyfile(MARKED)
-    result = suite.runpytest_subprocess(workers, "-W", "ignore")
-    result.assert_outcomes(passed=15)
+    files = {f"test_{number}": MARKED for number in range(max(1, int(workers[2:])))}
+    suite.makepyfile(**files)
+    result = suite.runpytest_subprocess(workers, "--dist=loadfile", "-W", "ignore")
+    result.assert_outcomes(passed=15 * len(files))
     result.stdout.fnmatch_lines(["contexts: * made, * used again*", "nothing left behind"])
     result.stdout.no_fnmatch_line("*thrown away*")
 

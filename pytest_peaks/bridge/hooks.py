@@ -13,7 +13,6 @@ from pytest_peaks.bridge import swap
 from pytest_peaks.bridge.fixtures import RIDDEN
 from pytest_peaks.fixtures import BROWSER_FIXTURES
 
-
 _SEEDED = pytest.StashKey[object]()
 
 

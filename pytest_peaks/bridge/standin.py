@@ -88,7 +88,9 @@ def browser_context_args(
 
 @pytest.fixture(scope="session")
 def launch_browser(
-    browser_type_launch_args: dict[str, Any], browser_type: BrowserType, connect_options: dict[str, Any] | None
+    browser_type_launch_args: dict[str, Any],
+    browser_type: BrowserType,
+    connect_options: dict[str, Any] | None,
 ) -> Callable[..., Browser]:
     """Launches a browser that is no session of peaks, or connects to one."""
 
