@@ -65,12 +65,17 @@ class BridgeHooks:
                 definitions[-1].func(pytestconfig=session.config)
 
     @pytest.hookimpl(tryfirst=True)
-    def pytest_runtest_protocol(self, item: pytest.Item) -> None:
-        swap.exchange(item, keep_output=self._keeps_output)
-
-    @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_setup(self, item: pytest.Item) -> None:
-        """A browser that died is not the next test's: it, and what stands on it, is set up anew."""
+        """Exchange the fixtures, once, though a test that is repeated comes here again.
+
+        A browser that died is not the next test's: it, and what stands on it, is set up anew.
+        """
+        if swap.ORIGINALS not in item.stash:
+            swap.exchange(item, keep_output=self._keeps_output)
+        earlier: tuple[pytest.StashKey[Any], ...] = (RIDDEN, _SEEDED)
+        for key in earlier:
+            if key in item.stash:
+                del item.stash[key]  # an earlier attempt's
         owner = state.of(item.config).owner
         if owner is None or swap.ORIGINALS not in item.stash:
             return

@@ -51,12 +51,12 @@ class TheirRecorder:
         close = context.close
 
         def close_wrapper(*args: Any, **kwargs: Any) -> None:
-            self.ending(context)
+            self.ending(context, [])
             close(*args, **kwargs)
 
         context.close = close_wrapper  # type: ignore[method-assign]
 
-    def ending(self, context: BrowserContext) -> None:
+    def ending(self, context: BrowserContext, others: list[BrowserContext]) -> None:  # noqa: ARG002 - not its affair
         """A context is about to be closed, or blanked."""
         if self._recording is not context:
             return
