@@ -109,8 +109,8 @@ def percentile(took: list[float], share: float) -> float:
     return took[min(len(took) - 1, int(len(took) * share))]
 
 
-def main() -> None:
-    rounds = int(sys.argv[1]) if len(sys.argv) > 1 else 7
+def main(rounds: int | None = None) -> None:
+    rounds = rounds or (int(sys.argv[1]) if len(sys.argv) > 1 else 7)
     ways: dict[str, Update] = {"LedgerFile.changing": ours, "flock, replace, fsync": bare}
     found: dict[str, list[list[float]]] = {title: [] for title in ways}
     for number in range(rounds):

@@ -10,16 +10,12 @@ from __future__ import annotations
 import shutil
 import statistics
 import sys
-import tempfile
 import threading
 import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
-from timing import outside_of_ci, seconds_of
-
-from pytest_peaks.session import browsers, machine
-from pytest_peaks.session.spec import BrowserSpec
+from harness import Scratch, scratch, seconds_of
 
 LOGIN_SECONDS = 1.0
 TESTS = 40
@@ -119,30 +115,28 @@ class _Shop(BaseHTTPRequestHandler):
         pass
 
 
-def run(folder: Path) -> float:
+def run(scratch: Scratch, folder: Path) -> float:
     shutil.rmtree(folder / ".peaks", ignore_errors=True)
     ours = (folder / "ours").exists()
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-n2"]
     command += ["-p", "no:playwright" if ours else "no:peaks"]
-    return seconds_of(command, folder, outside_of_ci())
+    return seconds_of(command, folder, scratch.env)
 
 
-def main() -> None:
-    rounds = int(sys.argv[1]) if len(sys.argv) > 1 else 3
-    executable = str(browsers.find(BrowserSpec()).executable)
-    args = [] if machine.sandbox().usable else ["--no-sandbox"]
+def main(rounds: int | None = None) -> None:
+    rounds = rounds or (int(sys.argv[1]) if len(sys.argv) > 1 else 3)
     server = ThreadingHTTPServer(("127.0.0.1", 0), _Shop)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     common = COMMON.format(url=f"http://127.0.0.1:{server.server_port}/")
-    with tempfile.TemporaryDirectory(prefix="peaks-bench-") as name:
+    with scratch() as made:
         folders = {}
         for number, (title, suite) in enumerate(SUITES.items()):
-            folder = folders[title] = Path(name) / f"suite{number}"
-            (folder / ".git").mkdir(parents=True)
+            folder = folders[title] = made.folder_for(f"suite{number}")
+            (folder / ".git").mkdir()
             ours = title == "a login hook"
             if ours:
                 (folder / "ours").touch()
-            own = OURS if ours else RECIPE.format(executable=executable, args=args)
+            own = OURS if ours else RECIPE.format(executable=made.executable, args=made.launch_args)
             (folder / "conftest.py").write_text(common + own)
             (folder / "test_shop.py").write_text(
                 "import pytest\nfrom conftest import is_logged_in, log_in\n" + suite.format(tests=TESTS)
@@ -150,7 +144,7 @@ def main() -> None:
         took: dict[str, list[float]] = {title: [] for title in folders}
         for number in range(rounds + 1):
             for title in list(folders) if number % 2 else reversed(list(folders)):
-                seconds = run(folders[title])
+                seconds = run(made, folders[title])
                 if number:  # the first is to warm up
                     took[title].append(seconds)
     server.shutdown()

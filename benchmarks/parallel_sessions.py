@@ -12,39 +12,20 @@ workers take alone.
 from __future__ import annotations
 
 import os
-import shutil
 import statistics
 import sys
-import tempfile
-import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
-from timing import outside_of_ci, seconds_of
+from harness import Scratch, scratch, seconds_of, site
+from suites import EMPTY, SNAPSHOTS, Suites
 
 from pytest_peaks.doors.bundled import driver_command
-from pytest_peaks.session import browsers, machine
-from pytest_peaks.session.spec import BrowserSpec
 
 NAMES = [f"probe-bench-{number}" for number in range(1, 5)]
-PAGE = b"<!doctype html><title>here</title><h1>Shop</h1>" + b"<p>row <button>Go</button></p>" * 20
-TESTS = """
-import pytest
-
-@pytest.mark.parametrize("number", range(4))
-def test_page(peaks_page, number):
-    peaks_page.goto({url!r} + str(number))
-    assert "button" in peaks_page.locator("body").aria_snapshot()
-"""
-NOTHING = """
-import pytest
-
-@pytest.mark.parametrize("number", range(4))
-def test_nothing(number): pass
-"""
 Run = Callable[[], float]
 
 
@@ -69,81 +50,53 @@ class Commands:
 
     def parallel(self, url: str) -> float:
         started = time.perf_counter()
-        threads = [threading.Thread(target=self.session, args=(name, url)) for name in NAMES]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        with ThreadPoolExecutor(len(NAMES)) as pool:
+            list(pool.map(lambda name: self.session(name, url), NAMES))  # raises what a session raised
         return time.perf_counter() - started
 
 
-class _Page(BaseHTTPRequestHandler):
-    def do_GET(self) -> None:
-        self.send_response(200)
-        self.send_header("Content-Type", "text/html")
-        self.send_header("Content-Length", str(len(PAGE)))
-        self.end_headers()
-        self.wfile.write(PAGE)
-
-    def log_message(self, *_: object) -> None:
-        pass
-
-
-def bare(folder: Path, executable: str) -> Commands:
+def bare(scratch: Scratch) -> Commands:
     """The wheel's playwright-cli, in a scope of its own."""
-    workspace = folder / "bare"
-    (workspace / ".playwright").mkdir(parents=True)
-    env = dict(os.environ)
-    env.update(
-        PWTEST_DAEMON_SESSION_DIR=str(folder / "d"),
-        PWTEST_SOCKETS_DIR=str(folder / "s"),
-        PWTEST_SERVER_REGISTRY=str(folder / "r"),
-        PLAYWRIGHT_MCP_BROWSER="chromium",
-        PLAYWRIGHT_MCP_EXECUTABLE_PATH=executable,
-        PLAYWRIGHT_MCP_SANDBOX=str(machine.sandbox().usable).lower(),
-    )
+    folder = scratch.folder_for("bare-cli")
+    workspace = folder / "project"
+    (workspace / ".playwright").mkdir(parents=True, exist_ok=True)
+    env = {
+        **scratch.env,
+        "PWTEST_DAEMON_SESSION_DIR": str(folder / "d"),
+        "PWTEST_SOCKETS_DIR": str(folder / "s"),
+        "PWTEST_SERVER_REGISTRY": str(folder / "r"),
+        "PLAYWRIGHT_MCP_BROWSER": "chromium",
+        "PLAYWRIGHT_MCP_EXECUTABLE_PATH": scratch.executable,
+        "PLAYWRIGHT_MCP_SANDBOX": str(scratch.sandbox).lower(),
+    }
     return Commands([*driver_command(), "cli"], env, workspace)
 
 
-def guarded(folder: Path, executable: str) -> Commands:
+def guarded(scratch: Scratch) -> Commands:
     """`peaks cli`, as the installed script."""
-    project = folder / "ours"
-    project.mkdir()
-    script = shutil.which("peaks", path=str(Path(sys.executable).parent)) or "peaks"
-    env = {**os.environ, "PLAYWRIGHT_MCP_EXECUTABLE_PATH": executable}
-    return Commands([script, "cli"], env, project)
+    env = {**scratch.env, "PLAYWRIGHT_MCP_EXECUTABLE_PATH": scratch.executable}
+    return Commands([scratch.peaks, "cli"], env, scratch.folder_for("ours-cli"))
 
 
-def pytest_run(folder: Path, executable: str, workers: int, file: str = "test_page.py") -> float:
-    # Of plugins pytest-xdist and this one: what else is installed here would be imported in every worker.
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "xdist"]
-    command += ["-p", "pytest_peaks.plugin", f"-n{workers}", f"--peaks-executable={executable}", file]
-    env = outside_of_ci()
-    env["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
-    return seconds_of(command, folder, env)
+def pytest_run(suites: Suites, workers: int, *, browser: bool = True) -> float:
+    """Seconds of four tests that open a page and look at it; without a browser they do nothing."""
+    text = SNAPSHOTS.format(url=suites.url) if browser else EMPTY.format(count=4)
+    file = suites.file(suites.ours, f"test_sessions_{browser}.py".lower(), text)
+    return seconds_of([*suites.ours_command, f"-n{workers}", file], suites.ours, suites.scratch.env)
 
 
-def main() -> None:
-    rounds = int(sys.argv[1]) if len(sys.argv) > 1 else 5
-    executable = str(browsers.find(BrowserSpec()).executable)
-    server = ThreadingHTTPServer(("127.0.0.1", 0), _Page)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    url = f"http://127.0.0.1:{server.server_port}/"
-    with tempfile.TemporaryDirectory(prefix="peaks-bench-") as name:
-        folder = Path(name)
-        theirs, ours = bare(folder, executable), guarded(folder, executable)
-        tests = folder / "tests"
-        tests.mkdir()
-        (tests / "test_page.py").write_text(TESTS.format(url=url))
-        (tests / "test_none.py").write_text(NOTHING)
+def main(rounds: int | None = None) -> None:
+    rounds = rounds or (int(sys.argv[1]) if len(sys.argv) > 1 else 5)
+    with scratch() as folder, site() as url:
+        theirs, ours, suites = bare(folder), guarded(folder), Suites(folder, url)
         sides: dict[str, Run] = {
             "playwright-cli, serial": lambda: theirs.serial(url),
             "playwright-cli, parallel": lambda: theirs.parallel(url),
             "peaks cli, serial": lambda: ours.serial(url),
             "peaks cli, parallel": lambda: ours.parallel(url),
-            "peaks_page, -n 0": lambda: pytest_run(tests, executable, 0),
-            "peaks_page, -n 4": lambda: pytest_run(tests, executable, 4),
-            "no browser at all, -n 4": lambda: pytest_run(tests, executable, 4, "test_none.py"),
+            "peaks_page, -n 0": lambda: pytest_run(suites, 0),
+            "peaks_page, -n 4": lambda: pytest_run(suites, 4),
+            "no browser at all, -n 4": lambda: pytest_run(suites, 4, browser=False),
         }
         took: dict[str, list[float]] = {title: [] for title in sides}
         for run in sides.values():
@@ -151,8 +104,7 @@ def main() -> None:
         for number in range(rounds):
             for title in list(sides) if number % 2 else reversed(list(sides)):
                 took[title].append(sides[title]())
-    server.shutdown()
-    print(f"4 sessions x {{open, snapshot, close}}, {rounds} rounds, {os.cpu_count()} cores, {executable}\n")
+    print(f"4 sessions x {{open, snapshot, close}}, {rounds} rounds, {os.cpu_count()} cores\n")
     print(f"{'':26} {'median s':>9} {'range':>13}   ratio to playwright-cli, same way")
     for title, seconds in took.items():
         way = "serial" if title.endswith(("serial", "-n 0")) else "parallel"

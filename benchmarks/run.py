@@ -1,95 +1,63 @@
-"""Speed beside what people use today, as ratios paired in one run: `python benchmarks/run.py [rounds]`.
+"""Speed and memory beside what people use today: `python benchmarks/run.py [rounds] [name ...]`.
 
-Every round runs both sides one after the other, in changing order, on the same machine, the same
-browser and the same tests; a figure is the median of the rounds' ratios, below 1 where peaks is
-quicker. Absolute times are printed for orientation only.
+Without arguments it measures every row of the table in docs/performance.md, in about a quarter of an
+hour; names choose rows (`--list` says which there are), a number sets the rounds of each. `ledger` and
+`logins` have tables of their own. `--json FILE` keeps all values, `--write FILE` puts the table into
+its place in the page FILE.
 """
 
 from __future__ import annotations
 
-import statistics
-import subprocess
-import sys
-import tempfile
+import argparse
+import contextlib
+import json
 from pathlib import Path
 
-from timing import outside_of_ci, seconds_of
+import ledger
+import logins
+import report
+from harness import measure, scratch, site
+from rows import EXTRA, rows
 
-from pytest_peaks.session import browsers
-from pytest_peaks.session.spec import BrowserSpec
-
-THEIRS = """
-import pytest
-
-@pytest.fixture(scope="session")
-def browser_type_launch_args():
-    return dict(executable_path={executable!r}, args=["--no-sandbox"])
-"""
-TESTS = """
-import pytest
-
-@pytest.mark.parametrize("number", range({count}))
-def test_page({page}, number):
-    {page}.goto("data:text/html,<title>here</title><button>Go</button>")
-    assert {page}.title() == "here"
-"""
-ONLY_THEIRS = ["-p", "no:peaks"]
-ONLY_OURS = ["-p", "no:playwright"]
-
-
-def run(folder: Path, *arguments: str) -> float:
-    """Seconds of one pytest run in `folder`."""
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *arguments]
-    return seconds_of(command, folder, outside_of_ci())
+OF_THEIR_OWN = {"ledger": ledger.main, "logins": logins.main}
 
 
 def main() -> None:
-    rounds = int(sys.argv[1]) if len(sys.argv) > 1 else 5
-    executable = str(browsers.find(BrowserSpec()).executable)
-    with tempfile.TemporaryDirectory(prefix="peaks-bench-") as name:
-        folder = Path(name)
-        (folder / "conftest.py").write_text(THEIRS.format(executable=executable))
-        for count in (1, 40):
-            (folder / f"test_theirs_{count}.py").write_text(TESTS.format(count=count, page="page"))
-            (folder / f"test_ours_{count}.py").write_text(TESTS.format(count=count, page="peaks_page"))
-        (folder / "test_none.py").write_text("def test_nothing(): pass\n")
-        ours, theirs = [*ONLY_OURS, f"--peaks-executable={executable}"], ONLY_THEIRS
-        pairs = {
-            "1 test / pytest-playwright": ([*ours, "test_ours_1.py"], [*theirs, "test_theirs_1.py"]),
-            "40 tests / pytest-playwright": ([*ours, "test_ours_40.py"], [*theirs, "test_theirs_40.py"]),
-            "40 tests, -n 2 / pytest-playwright": (
-                [*ours, "-n2", "test_ours_40.py"],
-                [*theirs, "-n2", "test_theirs_40.py"],
-            ),
-            "1 test, --peaks-reuse / without": (
-                [*ours, "--peaks-reuse", "test_ours_1.py"],
-                [*ours, "test_ours_1.py"],
-            ),
-            "no browser test / without the plugin": (
-                [*ours[:2], "test_none.py"],
-                [*ours[:2], *ONLY_THEIRS, "test_none.py"],
-            ),
-        }
-        try:
-            for title, (mine, other) in pairs.items():
-                ratios, seconds = [], []
-                run(folder, *mine)
-                run(folder, *other)  # both warm
-                for number in range(rounds):
-                    first, second = (mine, other) if number % 2 else (other, mine)
-                    took = {id(first): run(folder, *first), id(second): run(folder, *second)}
-                    ratios.append(took[id(mine)] / took[id(other)])
-                    seconds.append(took[id(mine)])
-                spread = f"{min(ratios):.2f}-{max(ratios):.2f}"
-                print(
-                    f"{title:40} {statistics.median(ratios):.2f}  [{spread}]  ({min(seconds):.2f} s)",
-                    flush=True,
-                )
-        finally:
-            peaks = [sys.executable, "-c", "from pytest_peaks.cli import main; main()"]
-            subprocess.run(
-                [*peaks, "playwright", "stop", "--all"], cwd=folder, check=False, capture_output=True
-            )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("words", nargs="*", metavar="rounds | name")
+    parser.add_argument("--json", type=Path, metavar="FILE")
+    parser.add_argument("--write", type=Path, metavar="FILE")
+    parser.add_argument("--list", action="store_true")
+    options = parser.parse_args()
+    numbers = [int(word) for word in options.words if word.isdigit()]
+    names = [word for word in options.words if not word.isdigit()]
+    rounds = numbers[0] if numbers else None
+    if options.write and names:
+        parser.error("--write takes a whole table, so no names")
+    for name in [name for name in names if name in OF_THEIR_OWN]:
+        OF_THEIR_OWN[name](rounds)
+        names.remove(name)
+        if not names:
+            return
+    with contextlib.ExitStack() as stack:
+        folder = stack.enter_context(scratch())
+        found = {row.name: row for row in rows(folder, stack.enter_context(site()), stack)}
+        if options.list:
+            print("\n".join([*found, *OF_THEIR_OWN]))
+            return
+        unknown = [name for name in names if name not in found]
+        if unknown:
+            parser.error(f"no such row: {', '.join(unknown)}; there are {', '.join([*found, *OF_THEIR_OWN])}")
+        chosen = [row for row in found.values() if (row.name in names if names else row.name not in EXTRA)]
+        machine = report.machine(folder.executable)
+        outcomes = [measure(row, rounds) for row in chosen]
+    text = f"{report.table(outcomes)}\n\nMeasured {report.machine_line(machine)}"
+    print(text)
+    if options.json:
+        content = {"machine": machine, "rows": [outcome.to_json() for outcome in outcomes]}
+        options.json.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
+    if options.write:
+        report.put(options.write, "main table", text)
 
 
 if __name__ == "__main__":
