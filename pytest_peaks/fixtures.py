@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import unittest
+import sys
 import warnings
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -15,6 +15,7 @@ from pytest_peaks.playwright_options import STAND_IN
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, BrowserContext, Page
 
+    from pytest_peaks.artifacts.recorder import Recorder, Recorders
     from pytest_peaks.at_desks import PeaksPool
     from pytest_peaks.doors.cli import PeaksCli
     from pytest_peaks.doors.mcp import McpClient
@@ -49,11 +50,9 @@ def peaks_slot(pytestconfig: pytest.Config) -> int:
 @pytest.fixture(scope="session")
 def _peaks_owner(request: pytest.FixtureRequest, pytestconfig: pytest.Config) -> Iterator[Owner]:
     from pytest_peaks import phases
-    from pytest_peaks.owner import Owner
+    from pytest_peaks.early import owner_of
 
     phases.begin(pytestconfig)
-    run_state = state.of(pytestconfig)
-    run_state.termination.install()
 
     def borrow() -> Any:
         # pytest-playwright's, or one that the suite defines itself: there can be but one in a thread.
@@ -66,18 +65,19 @@ def _peaks_owner(request: pytest.FixtureRequest, pytestconfig: pytest.Config) ->
         except pytest.FixtureLookupError:
             return None
 
-    from pytest_peaks.logging_in import make_logins
-    from pytest_peaks.telling import teller
-
-    owner = run_state.owner = Owner(run_state.config, run_state.run, borrow, teller(pytestconfig))
-    owner.logins = make_logins(pytestconfig, owner)
+    owner = owner_of(pytestconfig)
+    owner.door.borrow_by(borrow)
     yield owner
     with phases.mark_of(pytestconfig).held():
-        owner.close()
+        # What is kept of the last test is decided with its report, which is yet to come.
+        owner.close(keep_temp_dir=True)
 
 
 @pytest.fixture(scope="session")
 def _peaks_base_url(request: pytest.FixtureRequest) -> str | None:
+    given = state.of(request.config).config.base_url
+    if given:
+        return given
     # pytest-base-url's and pytest-playwright's fixture, or one that the suite defines.
     try:
         with warnings.catch_warnings():
@@ -95,11 +95,17 @@ def peaks_session(
 ) -> Iterator[PeaksSession]:
     """This test's browser session, as its ``peaks_session`` marker asks for it."""
     spec = state.spec_of(request.node)
+    recorder: Recorder | None = None
     if state.is_bridged(request.node):
+        from pytest_peaks.bridge.recorder import recorder_of
         from pytest_peaks.bridge.session import completed
 
         spec, _peaks_base_url = completed(request, spec)
-    with _peaks_owner.open(spec, _peaks_base_url) as session:
+        recorder = recorder_of(request)
+    if recorder is None:
+        recorders = _recorders(request)
+        recorder = recorders("") if recorders is not None else None
+    with _peaks_owner.open(spec, _peaks_base_url, recorder=recorder) as session:
         _offer(request, "peaks_session", session)
         yield session
         if state.has_passed(request.node):
@@ -114,7 +120,8 @@ def peaks_sessions(
     from pytest_peaks.openers import SessionOpener
 
     config = state.of(request.config).config
-    opener = SessionOpener(_peaks_owner, config, state.arguments_of(request.node), _peaks_base_url)
+    arguments, recorders = state.arguments_of(request.node), _recorders(request)
+    opener = SessionOpener(_peaks_owner, config, arguments, _peaks_base_url, recorders)
     yield opener
     try:
         if state.has_passed(request.node):
@@ -184,8 +191,17 @@ def peaks_cli(request: pytest.FixtureRequest, peaks_session: PeaksSession) -> Pe
     return _offer(request, "peaks_cli", peaks_session.cli)
 
 
+def _recorders(request: pytest.FixtureRequest) -> Recorders | None:
+    """What makes the recorders of this test's sessions; None where nothing is recorded."""
+    if not state.of(request.config).config.artifacts.wanted:
+        return None
+    found: Recorders = request.getfixturevalue("_peaks_recorder")
+    return found
+
+
 def _offer(request: pytest.FixtureRequest, name: str, value: T) -> T:
     """Make a fixture that ``usefixtures`` names an attribute of a ``unittest.TestCase``."""
-    if isinstance(request.instance, unittest.TestCase):
+    unittest: Any = sys.modules.get("unittest")
+    if unittest is not None and isinstance(request.instance, unittest.TestCase):
         setattr(request.instance, name, value)
     return value

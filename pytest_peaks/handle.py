@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import threading
-import time
+from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -20,17 +19,19 @@ from pytest_peaks.session_login import SessionLogin
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, BrowserContext, Page
 
+    from pytest_peaks.artifacts.recorder import Recorder
     from pytest_peaks.auth.model import State
     from pytest_peaks.auth.source import Login
     from pytest_peaks.doors.cli import PeaksCli
     from pytest_peaks.doors.mcp import McpClient
+    from pytest_peaks.doors.meanwhile import Meanwhile
     from pytest_peaks.owner import Owner
     from pytest_peaks.recycling.reset import Slot
 
 # A new page takes 0.05 s. This is for a machine that is out of breath; after it the browser is ended.
 OPEN_TIMEOUT = 60.0
-# A tab that another door opened or closed is known here after some milliseconds.
-CATCH_UP_TIMEOUT = 2.0
+# Writing a long test's trace and the end of a video, on a machine that is out of breath.
+RECORD_TIMEOUT = 20.0
 
 
 class PeaksSession:
@@ -54,12 +55,14 @@ class PeaksSession:
         owns_process: bool,
         login: Login | None = None,
         state: State | None = None,
+        recorder: Recorder | None = None,
     ) -> None:
         self._owner = owner
         self._spec = spec
         self._live = live
         self._base_url = base_url
         self._begins_with = SessionLogin(owner, live, spec, login, state)
+        self._recorder = recorder
         self._owns_process = owns_process
         self._browser: Browser | None = None
         self._context: BrowserContext | None = None
@@ -138,7 +141,7 @@ class PeaksSession:
         """The session's page; opened on first use, at ``url`` if the marker names one."""
         context = self.context
         if self._page is None:
-            with bounded(OPEN_TIMEOUT, self._live.kill, self._owner.door.kill_driver):
+            with bounded(OPEN_TIMEOUT, *self._kill):
                 page = context.new_page()
                 self._begins_with.seed(page)
                 self._page = page
@@ -158,7 +161,8 @@ class PeaksSession:
             from pytest_peaks.doors.mcp import McpClient
 
             url = self._owner.mcp_servers.url(self._live, self._spec.mcp)
-            self._mcp = McpClient(url, after_call=self._catch_up, meanwhile=self._let_handlers_run)
+            playwright = self._meanwhile()
+            self._mcp = McpClient(url, after_call=playwright.catch_up, meanwhile=playwright.let_handlers_run)
         return self._mcp
 
     @property
@@ -169,8 +173,12 @@ class PeaksSession:
         """
         self._require_door(Door.CLI)
         if self._cli is None:
+            playwright = self._meanwhile()
             self._cli = self._owner.cli_daemons.door(
-                self._live, after_call=self._catch_up, meanwhile=self._let_handlers_run, tabs=self._count_tabs
+                self._live,
+                after_call=playwright.catch_up,
+                meanwhile=playwright.let_handlers_run,
+                tabs=playwright.count_tabs,
             )
         return self._cli
 
@@ -182,51 +190,15 @@ class PeaksSession:
                 hint=f'use the fixture peaks_{door}, or @pytest.mark.peaks_session(doors=("{door}",))',
             )
 
-    def _let_handlers_run(self) -> None:
-        """Answer what the page asks of the test while another door works on it: routes, exposed functions.
+    def _meanwhile(self) -> Meanwhile:
+        from pytest_peaks.doors.meanwhile import Meanwhile
 
-        Playwright's sync API runs their handlers only during a call, and the page waits for them.
-        """
-        from playwright.sync_api import Error
+        return Meanwhile(self._browser, self.context, self._owner.thread, self._kill)
 
-        if threading.get_ident() != self._owner.thread or self._context is None:
-            return
-        with (
-            contextlib.suppress(Error),
-            bounded(OPEN_TIMEOUT, self._live.kill, self._owner.door.kill_driver),
-        ):
-            self._context.cookies("http://nowhere.invalid/")  # a call that needs no page and changes nothing
-
-    def _catch_up(self) -> None:
-        """Let Playwright see what the other door did: its objects learn of it only during a call.
-
-        The browser is asked for its tabs until Playwright has as many. Those of all contexts are counted:
-        one that another door made is to Playwright a tab of the default one.
-        """
-        from playwright.sync_api import Error
-
-        context = self._context
-        if threading.get_ident() != self._owner.thread or context is None or not context.pages:
-            return
-        with contextlib.suppress(Error):
-            # The browser's, if it can be had: a page's would not be detached while a dialog is open.
-            browser = self._browser
-            session = (
-                browser.new_browser_cdp_session() if browser else context.new_cdp_session(context.pages[0])
-            )
-            deadline = time.monotonic() + CATCH_UP_TIMEOUT
-            while time.monotonic() < deadline:
-                targets = session.send("Target.getTargets")["targetInfos"]
-                tabs = sum(target["type"] == "page" for target in targets)
-                if tabs == self._count_tabs():
-                    break
-            if browser:
-                session.detach()
-
-    def _count_tabs(self) -> int:
-        """How many tabs Playwright knows, of all contexts."""
-        contexts = self._browser.contexts if self._browser is not None else [self._context]
-        return sum(len(context.pages) for context in contexts if context is not None)
+    @property
+    def _kill(self) -> tuple[Callable[[], object], ...]:
+        """What ends the browser, and then the driver, if a call takes too long."""
+        return self._live.kill, self._owner.door.kill_driver
 
     @property
     def is_lost(self) -> bool:
@@ -239,18 +211,29 @@ class PeaksSession:
             return
         self._closed = True
         self._owner.forget(self)
+        if self._recorder is not None and self._context is not None and self._live.is_alive():
+            with aside():
+                others = [context for context in self._contexts_of_the_test() if context is not self._context]
+            self._record(self._recorder.ending, self._context, others)
         if self._mcp is not None and not self._mcp.close():
             self._owner.mcp_servers.replace(self._live, self._spec.mcp)
         if self._cli is not None:
             self._owner.cli_daemons.after(self._live, self._cli)
         with (
             contextlib.suppress(Exception),
-            bounded(CLOSE_TIMEOUT, self._live.kill, self._owner.door.kill_driver),
+            bounded(RECORD_TIMEOUT if self._recorder is not None else CLOSE_TIMEOUT, *self._kill),
             aside(),
         ):
             self._close_contexts()
+        if self._recorder is not None and self._context is not None:
+            self._record(self._recorder.ended, self._context)
         if self._owns_process:
             self._live.release()
+
+    def _record(self, tell: Callable[..., None], *what: object) -> None:
+        """Tell the recorder; what goes wrong with that is not the test's fault."""
+        with contextlib.suppress(Exception), bounded(RECORD_TIMEOUT, *self._kill), aside():
+            tell(*what)
 
     def _require_open(self) -> None:
         if self._closed:
@@ -265,7 +248,7 @@ class PeaksSession:
         """
         from playwright.sync_api import Browser
 
-        with aside(), bounded(OPEN_TIMEOUT, self._live.kill, self._owner.door.kill_driver):
+        with aside(), bounded(OPEN_TIMEOUT, *self._kill):
             if isinstance(attached, Browser):
                 self._browser = attached
                 self._strangers = list(attached.contexts)
@@ -279,6 +262,9 @@ class PeaksSession:
                 self._page = self._context.pages[0] if self._keeps_data else self._wipe()
             if self._has_default_context or self._slot is not None:
                 self._begins_with.put_into(self._context, self._page)
+            if self._recorder is not None:
+                strangers = [page for page in self._first_pages if page is not self._page]
+                self._record(self._recorder.started, self._context, strangers)
             if self._slot is not None:
                 self._slot.watch()
 
@@ -333,6 +319,8 @@ class PeaksSession:
                 )
             return self._browser.contexts[0]
         options = dict(self._spec.context_options)
+        if self._recorder is not None:
+            options = {**self._recorder.context_options(), **options}
         if self._base_url is not None:
             options.setdefault("base_url", self._base_url)
         if self._spec.isolation is Isolation.RECYCLED:
@@ -357,15 +345,20 @@ class PeaksSession:
         assert self._context is not None, "it was chosen before"
         return wipe(self._browser, self._context)
 
+    def _contexts_of_the_test(self) -> list[BrowserContext]:
+        """Those that end with the session, also what the test made by hand: the next one is to see no tab of it."""
+        if self._browser is None:
+            return []
+        kept = [*self._strangers, *self._owner.contexts_in_use(), *self._owner.recycler.contexts]
+        lent = self._owner.is_lent(self._browser)  # then others may be of a wider scope than the test
+        found = [self._context] if lent and self._context else self._browser.contexts
+        return [context for context in found if context not in kept]
+
     def _close_contexts(self) -> None:
         if self._browser is not None:
-            # Also those that the test made by hand, so that no tab of it is seen by the next one.
-            kept = [*self._strangers, *self._owner.contexts_in_use(), *self._owner.recycler.contexts]
             try:
-                lent = self._owner.is_lent(self._browser)  # then others may be of a wider scope than the test
-                for context in [self._context] if lent and self._context else self._browser.contexts:
-                    if context not in kept:
-                        context.close()
+                for context in self._contexts_of_the_test():
+                    context.close()
             finally:
                 if self._slot is not None:
                     self._owner.recycler.give_back(self._slot)

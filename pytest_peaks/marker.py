@@ -14,20 +14,6 @@ from pytest_peaks.errors import InvalidOptionError
 from pytest_peaks.session.identity import check_name
 from pytest_peaks.session.spec import BrowserName, BrowserSpec, Door, Isolation, SessionSpec
 
-NAME = "peaks_session"
-DESCRIPTION = (
-    f"{NAME}(name=None, *, auth=None, desk=None, save=False, isolation=None, browser=None, user_data_dir=None, "
-    "url=None, doors=(), mcp_caps=(), mcp_args=(), **context_options): "
-    "the browser session of this test. auth is the saved login that it begins with, None for none; desk is the "
-    "named identity that the test is, at a desk of the pool, and save=True saves it again if the test passes; "
-    "isolation is 'fresh' (a context of its own in the worker's browser), 'recycled' (one that earlier tests had, "
-    "proved blank), 'profile' (the worker's kept profile) or 'browser' (a process of its own); user_data_dir is a "
-    "profile of yours, kept; url is where the page is when the test gets it; doors=('mcp', 'cli') opens an MCP "
-    "server on the session, with mcp_caps and mcp_args, and playwright-cli; context_options are those of "
-    "Playwright's Browser.new_context, such as viewport or locale. "
-    "On a function, class or module; the closest wins, context options merge."
-)
-
 # Keyword arguments of Playwright's Browser.new_context; a test holds them against the installed one.
 CONTEXT_OPTIONS = frozenset(
     {
@@ -79,6 +65,7 @@ OWN_ARGUMENTS = (
     "browser",
     "user_data_dir",
     "url",
+    "device",
     "doors",
     "mcp_caps",
     "mcp_args",
@@ -148,9 +135,12 @@ def build_spec(arguments: Mapping[str, Any], config: PeaksConfig) -> SessionSpec
         browser = dataclasses.replace(browser, browser=chosen, executable=executable)
     isolation = _isolation(arguments.get("isolation"), data_dir, config)
     options = {key: value for key, value in arguments.items() if key in CONTEXT_OPTIONS}
-    if options and (isolation is Isolation.PROFILE or data_dir is not None):
+    device = _device(arguments)
+    profile = isolation is Isolation.PROFILE or data_dir is not None
+    if (options or device) and profile:
+        refused = [*options, *(["device"] if device else [])]
         raise InvalidOptionError(
-            f"{', '.join(sorted(options))}: a profile's own context exists already and takes no context options",
+            f"{', '.join(sorted(refused))}: a profile's own context exists already and takes no context options",
             hint="leave them out, or use isolation='fresh' or 'browser' without user_data_dir",
         )
     if options.get("no_viewport") and options.get("viewport") is not None:
@@ -160,7 +150,9 @@ def build_spec(arguments: Mapping[str, Any], config: PeaksConfig) -> SessionSpec
         config.mcp, caps=_texts(arguments, "mcp_caps"), args=_texts(arguments, "mcp_args")
     )
     check_doors(doors, browser)
-    if doors and options:
+    if "device" not in arguments and not profile:
+        device = config.device
+    if doors and (options or device):
         # Options can be given to a default context only where Playwright launches the browser for it.
         browser = dataclasses.replace(browser, by_driver=True)
         isolation = Isolation.BROWSER
@@ -168,9 +160,7 @@ def build_spec(arguments: Mapping[str, Any], config: PeaksConfig) -> SessionSpec
         path = path_from(config.root, data_dir, "user_data_dir")
         browser = dataclasses.replace(browser, user_data_dir=path)
     return SessionSpec(
-        browser=dataclasses.replace(
-            browser, persistent=isolation is Isolation.PROFILE or data_dir is not None
-        ),
+        browser=dataclasses.replace(browser, persistent=profile),
         name=name or "",
         isolation=isolation,
         url=url,
@@ -178,6 +168,7 @@ def build_spec(arguments: Mapping[str, Any], config: PeaksConfig) -> SessionSpec
         doors=doors,
         mcp=mcp,
         auth=_auth(arguments),
+        device=device,
     )
 
 
@@ -215,7 +206,7 @@ def _at_a_desk(arguments: Mapping[str, Any], name: str, url: str | None, config:
     for door in _texts(arguments, "doors"):
         one_of(Door, door, "a door")
     return SessionSpec(
-        browser=BrowserSpec(persistent=True),
+        browser=BrowserSpec(persistent=True, slow_mo=config.slow_mo),
         name=name or desk,
         isolation=Isolation.PROFILE,
         url=url,
@@ -224,6 +215,16 @@ def _at_a_desk(arguments: Mapping[str, Any], name: str, url: str | None, config:
         desk=desk,
         save=save,
     )
+
+
+def _device(arguments: Mapping[str, Any]) -> str:
+    """The device that the marker names; empty for none."""
+    device = arguments.get("device")
+    if device is not None and (not isinstance(device, str) or not device):
+        raise InvalidOptionError(
+            f"device is {device!r}", hint="give a name of Playwright's, such as 'iPhone 15'"
+        )
+    return device or ""
 
 
 def _auth(arguments: Mapping[str, Any]) -> str:

@@ -10,6 +10,7 @@ from pytest_peaks.config import PeaksConfig
 from pytest_peaks.errors import InvalidOptionError
 
 if TYPE_CHECKING:
+    from pytest_peaks.artifacts.recorder import Recorders
     from pytest_peaks.handle import PeaksSession
     from pytest_peaks.owner import Owner
 
@@ -23,8 +24,14 @@ class SessionOpener:
     """
 
     def __init__(
-        self, owner: Owner, config: PeaksConfig, arguments: Mapping[str, Any], base_url: str | None
+        self,
+        owner: Owner,
+        config: PeaksConfig,
+        arguments: Mapping[str, Any],
+        base_url: str | None,
+        recorders: Recorders | None = None,
     ) -> None:
+        self._recorders = recorders
         self._owner = owner
         self._config = config
         self._arguments = dict(arguments)
@@ -72,7 +79,8 @@ class SessionOpener:
                 )
             return handle
         spec = marker.build_spec({**self._arguments, **arguments, "name": name}, self._config)
-        handle = self._owner.open(spec, self._base_url)
+        recorder = self._recorders(name) if self._recorders is not None else None
+        handle = self._owner.open(spec, self._base_url, recorder=recorder)
         self._open[name] = handle, arguments
         return handle
 

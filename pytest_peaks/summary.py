@@ -45,6 +45,8 @@ def lines_of(run_state: RunState) -> list[str]:
             )
     for report in sorted(run_state.reports, key=lambda report: report["slot"] or 0):
         lines += report.get("said", [])
+    lines += sorted({text for report in run_state.reports for text in report.get("said_once", [])})
+    lines += run_state.kept.lines() if run_state.kept is not None else []
     swept = sorted({name for report in run_state.reports for name in report.get("swept", [])})
     if swept:
         lines.append(f"cleared away {_plural(len(swept), 'session')} that earlier runs left")

@@ -72,6 +72,7 @@ VALUES: dict[str, tuple[str, tuple[str, str, str], str | None]] = {
     "base_url": ("base_url", ("http://a.test", "http://b.test", "http://c.test"), None),
     "device": ("device", ("iPhone 15", "Pixel 7", "Galaxy S9+"), None),
     "slowmo": ("slow_mo", ("50.0", "0.5", "100.0"), "slowly"),
+    "auto_workers": ("auto_workers", ("False", "True", "False"), "maybe"),
 }
 KNOWN = [option for option in OPTIONS if option.name in VALUES]
 WITH_A_BAD_VALUE = [option for option in KNOWN if VALUES[option.name][2] is not None]

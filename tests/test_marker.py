@@ -11,10 +11,10 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from pytest_peaks import marker
 from pytest_peaks.config import PeaksConfig, read
 from pytest_peaks.errors import InvalidNameError, InvalidOptionError
 from pytest_peaks.marker import CONTEXT_OPTIONS, OWN_ARGUMENTS, build_spec, merge
+from pytest_peaks.marker_name import DESCRIPTION
 from pytest_peaks.options import OPTIONS
 from pytest_peaks.session.spec import BrowserName, BrowserSpec, Isolation
 
@@ -304,9 +304,9 @@ def test_the_context_options_are_those_of_the_installed_playwright() -> None:
 
 def test_the_marker_is_registered_with_a_sentence_that_names_its_arguments(pytester: pytest.Pytester) -> None:
     for argument in OWN_ARGUMENTS:
-        assert argument in marker.DESCRIPTION
+        assert argument in DESCRIPTION
     result = pytester.runpytest_subprocess("--markers", "-p", "no:cacheprovider")
-    assert marker.DESCRIPTION in result.stdout.str()
+    assert DESCRIPTION in result.stdout.str()
 
 
 # On the outside
@@ -358,3 +358,35 @@ def test_the_closest_marker_wins_in_a_real_collection(project: pytest.Pytester) 
         """
     )
     project.runpytest_subprocess().assert_outcomes(passed=3)
+
+
+# Devices
+
+
+def test_the_markers_device_wins_over_the_configured_one_which_profiles_and_desks_leave_aside() -> None:
+    phone = dataclasses.replace(CONFIG, device="iPhone 15")
+    assert build_spec({}, phone).device == "iPhone 15"
+    assert build_spec({"device": "Pixel 5"}, phone).device == "Pixel 5"
+    assert build_spec({"device": None}, phone).device == ""
+    for arguments in ({"isolation": "profile"}, {"user_data_dir": "here"}, {"desk": "gmail"}):
+        assert build_spec(arguments, phone).device == ""
+
+
+def test_a_device_has_the_driver_launch_a_browser_that_doors_lead_into() -> None:
+    for spec in (
+        build_spec({"doors": "mcp"}, dataclasses.replace(CONFIG, device="iPhone 15")),
+        build_spec({"doors": "mcp", "device": "iPhone 15"}, CONFIG),
+    ):
+        assert spec.browser.by_driver
+        assert spec.isolation is Isolation.BROWSER
+    assert not build_spec({"doors": "mcp"}, CONFIG).browser.by_driver
+
+
+@pytest.mark.parametrize("device", ["", 15, {"name": "iPhone 15"}])
+def test_a_device_is_a_name(device: object) -> None:
+    assert repr(device) in refused(device=device).message
+
+
+@pytest.mark.parametrize("other", [{"isolation": "profile"}, {"user_data_dir": "here"}, {"desk": "gmail"}])
+def test_what_has_its_context_already_takes_no_device(other: dict[str, object]) -> None:
+    assert "device" in refused(device="iPhone 15", **other).message

@@ -19,6 +19,14 @@ class Keep(StrEnum):
     ON_FAILURE = "retain-on-failure"
     ON_FIRST_RETRY = "on-first-retry"
 
+    def records(self, retry: int) -> bool:
+        """Whether anything is recorded in a test's first run (0), or in a repetition."""
+        return retry == 1 if self is Keep.ON_FIRST_RETRY else self is not Keep.OFF
+
+    def keeps(self, *, failed: bool) -> bool:
+        """Whether what was recorded of a test is kept."""
+        return failed or self is not Keep.ON_FAILURE
+
 
 @dataclass(frozen=True, slots=True)
 class ArtifactOptions:

@@ -9,7 +9,7 @@ import pytest
 from pytest_peaks.recycling.watching import aside
 
 if TYPE_CHECKING:
-    from playwright.sync_api import BrowserContext
+    from playwright.sync_api import BrowserContext, Page
 
 
 def recorder_of(request: pytest.FixtureRequest) -> TheirRecorder | None:
@@ -39,7 +39,7 @@ class TheirRecorder:
         """Nothing: ``browser_context_args`` says where videos go."""
         return {}
 
-    def started(self, context: BrowserContext) -> None:
+    def started(self, context: BrowserContext, strangers: list[Page]) -> None:  # noqa: ARG002 - all pages are its
         """A context is there, before the test has it."""
         self._recording = context
         with aside():
