@@ -14,7 +14,13 @@ from leaks import Surroundings
 
 from pytest_peaks.session import browsers
 from pytest_peaks.session.spec import BrowserSpec
-from pytest_peaks.session.switches import DEFAULT_SWITCHES, HEADLESS_SWITCHES, QUIET_SWITCHES, command
+from pytest_peaks.session.switches import (
+    DEFAULT_SWITCHES,
+    HEADLESS_SWITCHES,
+    QUIET_SWITCHES,
+    SHADERS_IN_MEMORY,
+    command,
+)
 
 # The lists are those of this release. An older one passes others, which is no fault of ours; a newer
 # one that passes others is what these tests are for.
@@ -25,7 +31,7 @@ as_playwright = pytest.mark.skipif(
 )
 
 # What is a browser's own: where it is reached, where its profile is, what it opens, whether it has a
-# sandbox, and what it logs.
+# sandbox, what it logs, and a cache on disk that no page can tell from one in memory.
 OWN = (
     "--user-data-dir=",
     "--remote-debugging-",
@@ -33,6 +39,7 @@ OWN = (
     "--no-startup-window",
     "about:blank",
     *QUIET_SWITCHES,
+    *SHADERS_IN_MEMORY,
 )
 
 # In a process of its own, since one thread can run one synchronous Playwright only.
@@ -135,7 +142,7 @@ def test_the_command_names_the_profile_the_port_and_whether_there_is_a_sandbox()
     assert "--remote-debugging-pipe" not in built(), "the spawner adds it"
     assert "--no-sandbox" not in built()
     assert set(built(sandboxed=False)) - set(built()) == {"--no-sandbox"}
-    assert set(built()) - set(built(headed=True)) == set(HEADLESS_SWITCHES)
+    assert set(built()) - set(built(headed=True)) == {*HEADLESS_SWITCHES, *SHADERS_IN_MEMORY}
     assert set(QUIET_SWITCHES) <= set(built(headed=True))
     assert set(built(extra=("--lang=de",))) - set(built()) == {"--lang=de"}
     for given in (DEFAULT_SWITCHES, HEADLESS_SWITCHES, QUIET_SWITCHES):

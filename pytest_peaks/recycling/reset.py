@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import contextlib
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
+from pytest_peaks.recycling.gathered import together
+from pytest_peaks.recycling.gathered import try_out as try_out_gathering
 from pytest_peaks.recycling.guard import Guard
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, BrowserContext, CDPSession, Page, Request
 
-# A page takes 0.03 s to be blank again; one that holds on to its document is thrown away. Less than what the
-# end of a test may take, or the browser would be ended for it.
+# Milliseconds. A context takes 20 to be blank again; one whose page holds on to its document is thrown away. Less
+# than what the end of a test may take, or the browser would be ended for it.
 BLANK_TIMEOUT = 2_000.0
 # What makes the size of the window more than two numbers.
 SIZED = ("screen", "is_mobile", "no_viewport")
@@ -69,6 +72,7 @@ class Slot:
         """
         page = context.new_page()
         session = context.new_cdp_session(page)
+        try_out_gathering(session)
         own = session.send("Target.getTargetInfo")["targetInfo"].get("browserContextId")
         granted = list(options.get("permissions") or [])
         resizable = not any(options.get(name) for name in SIZED)
@@ -91,40 +95,60 @@ def reset(slot: Slot, guard: Guard | None, browser_session: Callable[[], CDPSess
         guard.undo()
     if slot.page.is_closed() or len(slot.context.pages) != 1:
         return "tabs"
+    until = time.monotonic() + BLANK_TIMEOUT / 1000
     # The page before is gone when the blank one is committed; its load is waited for where it matters.
     slot.page.goto("about:blank", timeout=BLANK_TIMEOUT, wait_until="commit")
-    log = slot.page.requests()
+    log = blank(slot, browser_session(), granted=guard is None or guard.granted, until=until)
     if any(_names_a_user(request.url) for request in log):
         return "a user in a URL"  # the browser remembers the password, and nothing clears that
     if any(_is_under_way(request) for request in log):
         return "a request under way"  # its answer may set a cookie
     slot.log = frozenset(log)
-    blank(slot, browser_session(), granted=guard is None or guard.granted)
     return None
 
 
-def blank(slot: Slot, browser_session: CDPSession, *, granted: bool) -> None:
-    """Clear what a context has in store; its page is blank.
+def blank(slot: Slot, browser_session: CDPSession, *, granted: bool, until: float) -> list[Request]:
+    """Clear what a context has in store; its page is blank, or about to be.
 
     :param granted: whether permissions may have been granted.
+    :param until: when it is to be done at the latest, on the monotonic clock.
+    :return: the requests in the page's log.
     :raises playwright.sync_api.Error: the browser does not answer, or refuses a step.
     """
-    # Workers first: a living one would write again.
-    _end_workers(slot, browser_session)
-    send = slot.session.send
-    # A string that is no origin clears every origin of the context; not documented, so tried out once.
-    send("Storage.clearDataForOrigin", {"origin": "", "storageTypes": "all"})
-    send("Network.clearBrowserCookies")
-    send("Network.clearBrowserCache")
-    slot.page.wait_for_load_state("load", timeout=BLANK_TIMEOUT)
-    send("Page.resetNavigationHistory")
-    send("Runtime.evaluate", {"expression": "window.name = ''"})
-    if granted:
-        slot.context.clear_permissions()
+    context, page, send = slot.context, slot.page, slot.session.send
+    ours = (page, context, slot.session, browser_session)
+
+    def left() -> float:
+        return max((until - time.monotonic()) * 1000, 1.0)
+
+    def settle() -> None:
+        # The renderer answers when it has done what the page before does when it is left.
+        send("Runtime.evaluate", {"expression": "0"})
+        _end_workers(slot, browser_session)
+
+    def permit() -> None:
+        context.clear_permissions()
         if slot.permissions:
-            slot.context.grant_permissions(slot.permissions)
-    slot.page.clear_console_messages()
-    slot.page.clear_page_errors()
+            context.grant_permissions(slot.permissions)
+
+    # First an end to whatever would write again. The history can't be reset before the load.
+    together(left(), ours, lambda: page.wait_for_load_state("load", timeout=left()), settle)
+    log, *_ = together(
+        left(),
+        ours,
+        page.requests,
+        # A string that is no origin clears every origin of the context; not documented, so tried out once.
+        lambda: send("Storage.clearDataForOrigin", {"origin": "", "storageTypes": "all"}),
+        lambda: send("Network.clearBrowserCookies"),
+        lambda: send("Network.clearBrowserCache"),
+        lambda: send("Page.resetNavigationHistory"),
+        # Twice, since the browser is told of changes only: it may have another one from the page before.
+        lambda: send("Runtime.evaluate", {"expression": "window.name = '-'; window.name = ''"}),
+        page.clear_console_messages,
+        page.clear_page_errors,
+        *([permit] if granted else []),
+    )
+    return list(log)
 
 
 def is_blank(slot: Slot) -> bool:
@@ -161,7 +185,7 @@ def try_out(browser: Browser, browser_session: CDPSession) -> bool:
 
         before = both(_LEAVE)
         slot.page.goto("about:blank")
-        blank(slot, browser_session, granted=False)
+        blank(slot, browser_session, granted=False, until=time.monotonic() + BLANK_TIMEOUT / 1000)
         return before == 3 * len(_SITES) and both(_FIND) == 0
     finally:
         context.close()

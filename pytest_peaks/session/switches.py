@@ -75,6 +75,9 @@ HEADLESS_SWITCHES = (
 # What pages write to their console would otherwise land in the log file, tokens and all. The
 # headless shell heeds the first switch only, the full browser the second; fatal errors are still told.
 QUIET_SWITCHES = ("--enable-logging=none", "--log-level=2")
+# Clearing a context's cache dooms the profile's caches of shaders as well, with some 750 accesses to files. The
+# browser keeps what it compiled in memory as well; only headless ones, since a real GPU may compile for seconds.
+SHADERS_IN_MEMORY = ("--disable-gpu-shader-disk-cache",)
 
 
 def command(
@@ -90,7 +93,7 @@ def command(
     return [
         str(executable),
         *DEFAULT_SWITCHES,
-        *(() if headed else HEADLESS_SWITCHES),
+        *(() if headed else (*HEADLESS_SWITCHES, *SHADERS_IN_MEMORY)),
         *(() if sandboxed else ("--no-sandbox",)),
         *QUIET_SWITCHES,
         *extra,
