@@ -19,6 +19,7 @@ from pytest_peaks.errors import InvalidNameError, InvalidOptionError
 from pytest_peaks.options import (
     ASYNC_SAFE,
     ATTACH,
+    AUTO_WORKERS,
     BASE_URL,
     BRIDGE,
     BROWSER,
@@ -31,7 +32,6 @@ from pytest_peaks.options import (
     HEADED,
     ISOLATION,
     MCP_COMMAND,
-    OPTIONS,
     OUTPUT,
     PORTS,
     REUSE,
@@ -88,6 +88,7 @@ class PeaksConfig:
     device: str = ""
     slow_mo: float = 0.0
     channel: str = ""
+    auto_workers: bool = True
 
     @property
     def browser_spec(self) -> BrowserSpec:
@@ -99,30 +100,6 @@ class PeaksConfig:
             slow_mo=self.slow_mo,
             launch=LaunchOptions({"channel": self.channel} if self.channel else {}),
         )
-
-
-def add_options(parser: pytest.Parser) -> None:
-    group = parser.getgroup("peaks", "an isolated browser for every worker (pytest-peaks)")
-    for option in OPTIONS:
-        if option.command_line and option.flag:
-            group.addoption(
-                option.switch, action="store_true", default=None, dest=option.ini, help=option.help
-            )
-        elif option is REUSE:
-            group.addoption(
-                option.switch,
-                nargs="?",
-                const="on",
-                default=None,
-                dest=option.ini,
-                metavar="force",
-                help=option.help,
-            )
-        elif option.command_line:
-            group.addoption(
-                option.switch, default=None, dest=option.ini, metavar=option.metavar, help=option.help
-            )
-        parser.addini(option.ini, f"{option.help} Environment: {option.env}.", default="")
 
 
 def read(config: pytest.Config) -> PeaksConfig:
@@ -173,6 +150,7 @@ def read(config: pytest.Config) -> PeaksConfig:
         device=value(DEVICE, str, ""),
         slow_mo=value(SLOWMO, lambda text: _number(text, "milliseconds"), 0.0),
         channel=theirs.channel,
+        auto_workers=value(AUTO_WORKERS, _boolean, True),
     )
 
 
@@ -247,11 +225,6 @@ def _attach(text: str) -> str:
             f"{text!r} is no URL to attach to", hint="http://, https://, ws:// or wss://"
         )
     return text
-
-
-def give_reuse_its_value(args: list[str]) -> None:
-    """Let ``--peaks-reuse`` stand alone: argparse would take the next word, a test file, for its value."""
-    args[:] = [f"{REUSE.switch}=on" if argument == REUSE.switch else argument for argument in args]
 
 
 def _boolean(text: str) -> bool:

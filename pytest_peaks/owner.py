@@ -15,19 +15,22 @@ from pytest_peaks.doors.mcp_servers import McpServers
 from pytest_peaks.doors.playwright import PlaywrightDoor, bounded, essence
 from pytest_peaks.errors import BrowserLostError, DriverFailedError, InvalidOptionError, PeaksError
 from pytest_peaks.handle import OPEN_TIMEOUT, PeaksSession, lost_message
-from pytest_peaks.session import browsers, processes
+from pytest_peaks.session import processes
 from pytest_peaks.session.live import LiveSession
 from pytest_peaks.session.manager import SessionManager
 from pytest_peaks.session.paths import ProjectDirs, project_root
 from pytest_peaks.session.spec import BrowserSpec, Isolation, Run, SessionSpec
 from pytest_peaks.session.watchdog import Watchdog
+from pytest_peaks.starting import InThread, Starter
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, BrowserContext, Playwright
 
+    from pytest_peaks.artifacts.recorder import Recorder
     from pytest_peaks.at_desks import DeskSeats
     from pytest_peaks.auth.model import State
     from pytest_peaks.auth.source import Login, Logins
+    from pytest_peaks.doors.driver import SpareDriver
     from pytest_peaks.recycling.slots import Recycler
 
 # A dying browser's connections end before the system calls its process dead: milliseconds, more on a busy machine.
@@ -36,9 +39,12 @@ DISCONNECT_TIMEOUT = 1.0
 
 
 class Owner:
-    """Opens and closes sessions; keeps one browser process for all that may share it."""
+    """Opens and closes sessions; keeps one browser process for all that may share it.
 
-    logins: Logins
+    :ivar make_logins: gives the logins of this process, when they are asked for.
+    """
+
+    make_logins: Callable[[], Logins]
 
     def __init__(
         self,
@@ -53,20 +59,26 @@ class Owner:
         self.manager = SessionManager(dirs, run, config.ports)
         self.thread = threading.get_ident()
         self.said: list[str] = []
+        self.said_once: set[str] = set()
         self.tell = tell
+        self.is_closed = False
         self.door = PlaywrightDoor(lambda: self.manager.temp_dir, borrow)
         self.mcp_servers = McpServers()
         self.cli_daemons = CliDaemons(dirs)
         self.handles: list[PeaksSession] = []
         self.used: list[dict[str, Any]] = []
-        self._shared: dict[BrowserSpec, LiveSession] = {}
+        self._starter = Starter(config, run, self.manager, self.door, self.said.append)
         self._attached: dict[LiveSession, Browser | BrowserContext] = {}
         self._lent: dict[BrowserSpec, Browser] = {}
         self._wipeable: dict[str, bool] = {}
-        self._ended_kept = False
         self._watchdog: Watchdog | None = None
         if run.controller != self.manager.owner and run.controller.state() == "alive":
             self._watchdog = Watchdog(run.controller, self._orphaned)
+
+    @functools.cached_property
+    def logins(self) -> Logins:
+        """The saved logins of this process."""
+        return self.make_logins()
 
     @functools.cached_property
     def recycler(self) -> Recycler:
@@ -83,39 +95,57 @@ class Owner:
         return DeskSeats(self, self.tell)
 
     def open(
-        self, spec: SessionSpec, base_url: str | None = None, *, state: State | None = None
+        self,
+        spec: SessionSpec,
+        base_url: str | None = None,
+        *,
+        state: State | None = None,
+        recorder: Recorder | None = None,
     ) -> PeaksSession:
         """Open one session.
 
         :param state: what it begins with, for one without a login of its own.
+        :param recorder: told when its context begins and ends.
         :raises PeaksError: no browser or no login could be had; nothing of it is left.
         """
         from playwright.sync_api import Error
 
+        if spec.device or self.config.device:
+            from pytest_peaks import emulation
+
+            spec = emulation.completed(spec, self)
         login = self.logins.login(spec.auth) if spec.auth else None
         try:
-            return self._open(spec, base_url, login, state)
+            return self._open(spec, base_url, login, state, recorder)
         except (Error, BrowserLostError) as error:
             if not self._is_broken(error):
                 raise _refused(spec, error) from None
         # The browser or the driver broke since the last test; once more with new ones.
         self._discard_all()
         try:
-            return self._open(spec, base_url, login, state)
+            return self._open(spec, base_url, login, state, recorder)
         except Error as error:
             raise _refused(spec, error) from None
 
     def _open(
-        self, spec: SessionSpec, base_url: str | None, login: Login | None, state: State | None
+        self,
+        spec: SessionSpec,
+        base_url: str | None,
+        login: Login | None,
+        state: State | None,
+        recorder: Recorder | None,
     ) -> PeaksSession:
         live, own = self._live(spec)
-        handle = PeaksSession(self, spec, live, base_url, owns_process=own, login=login, state=state)
+        handle = PeaksSession(
+            self, spec, live, base_url, owns_process=own, login=login, state=state, recorder=recorder
+        )
         self.handles.append(handle)
         try:
             attached = self._attach(live, spec)
             if spec.doors and not own and not self._can_be_wiped(live, attached):
                 handle.close()
-                return self._open(replace(spec, isolation=Isolation.BROWSER), base_url, login, state)
+                spec = replace(spec, isolation=Isolation.BROWSER)
+                return self._open(spec, base_url, login, state, recorder)
             handle._open(attached)
         except BaseException:
             handle.close()
@@ -160,7 +190,7 @@ class Owner:
     def take_back(self, browser: BrowserSpec) -> None:
         """Whoever was lent a browser does not need it any more; one that is not the run's own ends."""
         lent = self._lent.pop(browser, None)
-        live = self._shared.get(browser)
+        live = self._starter.shared.get(browser)
         if lent is None or live is None or browser == self.config.browser_spec:
             return
         self._discard(live)
@@ -188,20 +218,41 @@ class Owner:
         if handle in self.handles:
             self.handles.remove(handle)
 
-    def close(self) -> bool:
-        """End every session and the driver. Idempotent; True if nothing is left."""
+    def start_ahead(self, driver: SpareDriver | None) -> None:
+        """Begin to start the run's own browser. Never raises: what goes wrong is told when a test needs it.
+
+        :param driver: one that was started already; None where the suite may start one itself.
+        """
+        with contextlib.suppress(PeaksError, OSError):
+            if driver is not None:
+                self.door.take(driver)
+            self._starter.start_ahead()
+
+    def close(self, *, keep_temp_dir: bool = False) -> bool:
+        """End every session and the driver. Idempotent; True if nothing is left.
+
+        :param keep_temp_dir: what was recorded of the last test is still to be taken from it.
+        """
+        self.is_closed = True
         if self._watchdog is not None:
             self._watchdog.stop()
+        self._starter.call_off()
         if self.door.is_borrowed:
             self._disconnect()
         # The browsers first: nothing that a frozen page could hold up comes before them.
-        for live in [*self.manager.live, *self._shared.values()]:
-            live.release()
-        for handle in list(self.handles):
-            handle.close()
-        self.door.stop()
-        self.logins.close()
-        return self.manager.close()
+        lives = [*self.manager.live, *self._starter.shared.values()]
+        if self.handles:
+            _release(lives)
+            for handle in list(self.handles):
+                handle.close()
+            self.door.stop()
+        else:  # nothing hangs on them any more, so the driver may end at the same time
+            releasing = InThread("peaks-release", lambda: _release(lives))
+            self.door.stop()
+            releasing.result()
+        if "logins" in vars(self):
+            self.logins.close()
+        return self.manager.close(keep_temp_dir=keep_temp_dir)
 
     def _disconnect(self) -> None:
         """Leave a driver that is not ours in order: its temp files are in no folder of ours to go with."""
@@ -215,12 +266,15 @@ class Owner:
 
     def report(self) -> dict[str, Any]:
         """What this owner did, as plain data for the controller's summary."""
-        swept = self.manager.swept
+        swept, known = self.manager.swept, vars(self)  # what nobody asked for is not made for this
+        notes = self.logins.notes if "logins" in known else ()
+        line = self.recycler.line() if "recycler" in known else ""
         return {
             "slot": self.run.slot,
             "worker": self.run.worker,
             "browsers": self.used,
-            "said": [*self.said, *self.logins.notes, *filter(None, [self.recycler.line()])],
+            "said_once": sorted(self.said_once),
+            "said": [*self.said, *notes, *filter(None, [line])],
             "swept": [record.session_id for record in swept.ended],
             "set_aside": [f"{problem.path.name}: {problem.reason}" for problem, _ in swept.problems],
         }
@@ -238,106 +292,22 @@ class Owner:
     def _live(self, spec: SessionSpec) -> tuple[LiveSession, bool]:
         """The process for a session, and whether it is the session's own."""
         if spec.desk:
+            self._starter.settle()
             return self.desks.seat(spec), True
         key = spec.browser
         # A process has one default context, and doors see the tabs of all: beside a session with doors, each
         # needs a process of its own.
         taken = any(
-            (spec.doors or handle._spec.doors) and handle._live is self._shared.get(key)
+            (spec.doors or handle._spec.doors) and handle._live is self._starter.shared.get(key)
             for handle in self.handles
         )
         if spec.isolation is Isolation.BROWSER or taken:
+            self._starter.settle()
             return self.manager.acquire(spec.browser), True
-        live = self._shared.get(key)
+        live = self._starter.shared.get(key)
         if live is not None and not live.is_alive():
             self._discard(live)
-            live = None
-        if live is None:
-            live = self._shared[key] = self._start_shared(spec)
-        return live, False
-
-    def _start_shared(self, spec: SessionSpec) -> LiveSession:
-        """The worker's browser: a new one, last run's, or one that is there already, as configured."""
-        config = self.config
-        if config.attach and replace(spec.browser, persistent=False) == config.browser_spec:
-            from pytest_peaks.reuse import attach
-
-            if spec.doors or (spec.browser.persistent and self.run.workers > 1):
-                what = "doors" if spec.doors else "isolation='profile' with more than one worker"
-                raise InvalidOptionError(
-                    f"{what} and --peaks-attach contradict each other: the browser's own context is not this test's",
-                    hint="leave it out: each test then has a context of its own in that browser",
-                )
-            return attach(self.manager, spec.browser, config.attach)
-        if spec.browser != config.browser_spec:
-            return self._acquire(spec.browser)
-        if config.reuse == "off" and not config.fresh:
-            return self._acquire(spec.browser)
-        return self._reused(spec.browser) or self._acquire(spec.browser)
-
-    def _acquire(self, browser: BrowserSpec) -> LiveSession:
-        """Start a browser, and meanwhile Playwright's driver, which takes longer, if it does not run yet."""
-        if self.door.is_started or not browser.own_process:
-            return self.manager.acquire(browser)
-        browsers.find(browser)  # without one there is nothing to overlap
-        self.manager.prepare()
-        started: list[LiveSession | BaseException] = []
-
-        def start() -> None:
-            try:
-                started.append(self.manager.acquire(browser))
-            except BaseException as error:
-                started.append(error)
-
-        starting = threading.Thread(target=start, name="peaks-start", daemon=True)
-        starting.start()
-        try:
-            self.door.playwright()
-        except BaseException:
-            starting.join()
-            if isinstance(started[0], LiveSession):
-                started[0].release()
-            raise
-        starting.join()
-        if isinstance(started[0], BaseException):
-            raise started[0]
-        return started[0]
-
-    def _reused(self, spec: BrowserSpec) -> LiveSession | None:
-        from pytest_peaks.reuse import SlotSessions, ignored_in_ci
-
-        slot = SlotSessions(self.manager, self.run.slot, self.said.append)
-        if self.config.fresh and not self._ended_kept:
-            self._ended_kept = True
-            slot.end_unused()
-        if self.config.reuse == "off" or not spec.own_process:
-            return None
-        if ignored_in_ci(self.config.reuse):
-            self.said.append("--peaks-reuse is ignored in CI; --peaks-reuse=force insists")
-            return None
-        self.manager.prepare()
-        live = slot.borrow(spec)
-        if live is not None and not self._blank(live):
-            self.said.append(f"{slot.name} could not be blanked: replaced")
-            live.kill()
-            live.release()
-            live = slot.borrow(spec)
-        return live
-
-    def _blank(self, live: LiveSession) -> bool:
-        """Wipe what the last run left in a kept browser; whether that worked."""
-        from playwright.sync_api import Error
-
-        from pytest_peaks.doors.wipe import wipe_all
-
-        try:
-            browser: Any = self.door.attach(live)
-            with bounded(OPEN_TIMEOUT, live.kill, self.door.kill_driver):
-                wipe_all(browser)
-                browser.close()
-        except (Error, PeaksError):
-            return False
-        return True
+        return self._starter.give(spec), False
 
     def _attach(self, live: LiveSession, spec: SessionSpec) -> Browser | BrowserContext:
         known = self._attached.get(live) if not spec.doors else None
@@ -375,8 +345,7 @@ class Owner:
 
     def _discard(self, live: LiveSession) -> None:
         self.recycler.forget(self._attached.pop(live, None))
-        for key in [key for key, value in self._shared.items() if value is live]:
-            del self._shared[key]
+        self._starter.forget(live)
         live.release()
 
     def _count(self, live: LiveSession, spec: SessionSpec, handle: PeaksSession) -> None:
@@ -407,6 +376,11 @@ class Owner:
         with contextlib.suppress(Exception):
             self.manager.close()
         processes.interrupt_main_thread()
+
+
+def _release(lives: list[LiveSession]) -> None:
+    for live in lives:
+        live.release()
 
 
 def _refused(spec: SessionSpec, error: Exception) -> Exception:

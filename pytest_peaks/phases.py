@@ -12,8 +12,9 @@ from typing import Any
 
 import pytest
 
-from pytest_peaks import marker, state
+from pytest_peaks import state
 from pytest_peaks.fixtures import BROWSER_FIXTURES
+from pytest_peaks.marker_name import NAME
 from pytest_peaks.parking import Mark
 from pytest_peaks.telling import teller
 
@@ -60,7 +61,7 @@ def decide(session: pytest.Session) -> None:
     roots = ROOTS if config.async_safe == "on" or config.bridge else BROWSER_FIXTURES
 
     def uses_a_browser(item: pytest.Item) -> bool:
-        mine = ROOTS if item.get_closest_marker(marker.NAME) is not None else roots
+        mine = ROOTS if item.get_closest_marker(NAME) is not None else roots
         return not mine.isdisjoint(getattr(item, "fixturenames", ()))
 
     if any(map(uses_a_browser, getattr(session, "items", ()))):

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Generator
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, TypeGuard
 
 import pytest
 
-from pytest_peaks import config as settings
-from pytest_peaks import marker, phases, playwright_options, state
-from pytest_peaks.errors import PeaksError
+from pytest_peaks import marker_name, options, playwright_options, state
 from pytest_peaks.fixtures import (  # noqa: F401 - found by pytest in this module
     BROWSER_FIXTURES,
     _peaks_base_url,
@@ -31,6 +30,11 @@ from pytest_peaks.fixtures import (  # noqa: F401 - found by pytest in this modu
 if TYPE_CHECKING:
     from _pytest.terminal import TerminalReporter
 
+    from pytest_peaks.errors import PeaksError
+    from pytest_peaks.owner import Owner
+
+_BROWSERS = BROWSER_FIXTURES | {"playwright"}
+
 SCOPE_HINT = (
     "peaks_session, peaks_page, peaks_context, peaks_browser and peaks_sessions last one test. For a wider scope:\n"
     '  @pytest.fixture(scope="module")\n'
@@ -47,37 +51,57 @@ def pytest_addhooks(pluginmanager: pytest.PytestPluginManager) -> None:
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    settings.add_options(parser)
+    options.add_options(parser)
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_load_initial_conftests(args: list[str]) -> None:
-    settings.give_reuse_its_value(args)
+    options.give_reuse_its_value(args)
+
+
+@pytest.hookimpl(optionalhook=True, tryfirst=True)  # of pytest-xdist, whose own implementation answers always
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int | None:
+    from pytest_peaks import auto_workers
+
+    return auto_workers.number_of_workers(config)
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    from pytest_peaks import workers
-    from pytest_peaks.termination import Termination
-
-    config.addinivalue_line("markers", marker.DESCRIPTION)
-    try:
-        read = settings.read(config)
-    except PeaksError as error:
-        hint = f" ({error.hint})" if error.hint else ""
-        raise pytest.UsageError(f"{error.code}: {error.message}{hint}") from None
-    termination = Termination(lambda: workers.in_use(config), lambda number: workers.pass_on(config, number))
-    config.stash[state.STATE] = state.RunState(read, workers.run_of(config), termination)
-    if playwright_options.plugin(config) is not None or (
-        read.bridge and not playwright_options.is_async(config)
-    ):
+    config.addinivalue_line("markers", marker_name.DESCRIPTION)
+    run_state = config.stash[state.STATE] = state.RunState(config)
+    with_theirs = playwright_options.plugin(config) is not None
+    said = with_theirs or options.any_given(config)
+    if said:
+        _validate(run_state)
+    if hasattr(config, "workerinput"):
+        _ = run_state.run  # takes over what the controller hands out
+    if with_theirs or (said and run_state.config.bridge and not playwright_options.is_async(config)):
         from pytest_peaks.bridge import hooks
 
         hooks.install(config)
-    if config.pluginmanager.hasplugin("xdist") and not hasattr(config, "workerinput"):
+    if said and run_state.config.artifacts.wanted:
+        from pytest_peaks.artifacts import hooks as recording
+
+        recording.install(config, run_state.config.artifacts)
+    # xdist has decided by now whether there are workers.
+    if not hasattr(config, "workerinput") and config.getoption("dist", "no") != "no":
+        from pytest_peaks import workers
+
         config.pluginmanager.register(workers.WorkerHooks(config), "peaks-workers")
 
 
+def _validate(run_state: state.RunState) -> None:
+    from pytest_peaks.errors import PeaksError
+
+    try:
+        _ = run_state.config
+    except PeaksError as error:
+        hint = f" ({error.hint})" if error.hint else ""
+        raise pytest.UsageError(f"{error.code}: {error.message}{hint}") from None
+
+
 def pytest_report_header(config: pytest.Config) -> str:
+    from pytest_peaks.errors import PeaksError
     from pytest_peaks.session import browsers
 
     read = state.of(config).config
@@ -116,7 +140,24 @@ def pytest_make_collect_report(
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
-    phases.decide(session)
+    if _has_browser_tests(session):
+        from pytest_peaks import phases
+
+        phases.decide(session)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtestloop(session: pytest.Session) -> None:
+    if _has_browser_tests(session):
+        from pytest_peaks import early
+
+        early.start(session)
+
+
+def _has_browser_tests(session: pytest.Session) -> bool:
+    """Whether a test of this process is at all likely to use a browser: a plain run is to import nothing for it."""
+    items = getattr(session, "items", ())
+    return any(not _BROWSERS.isdisjoint(getattr(item, "fixturenames", ())) for item in items)
 
 
 @pytest.hookimpl(wrapper=True)
@@ -124,7 +165,9 @@ def pytest_runtest_setup(item: pytest.Item) -> Generator[None, Any, Any]:
     __tracebackhide__ = True
     try:
         return (yield from _naming_a_lost_browser(item))
-    except PeaksError as error:
+    except Exception as error:
+        if not _is_ours(error):
+            raise
         _raise_at_users_line(error)
 
 
@@ -133,8 +176,16 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
     __tracebackhide__ = True
     try:
         return (yield from _naming_a_lost_browser(item))
-    except PeaksError as error:
+    except Exception as error:
+        if not _is_ours(error):
+            raise
         _raise_at_users_line(error)
+
+
+def _is_ours(error: Exception) -> TypeGuard[PeaksError]:
+    """Whether it is one of this package's errors, which nobody has raised while their module is not loaded."""
+    errors = sys.modules.get("pytest_peaks.errors")
+    return errors is not None and isinstance(error, errors.PeaksError)
 
 
 def _naming_a_lost_browser(item: pytest.Item) -> Generator[None, Any, Any]:
@@ -142,10 +193,8 @@ def _naming_a_lost_browser(item: pytest.Item) -> Generator[None, Any, Any]:
     __tracebackhide__ = True
     try:
         result = yield
-    except PeaksError:
-        raise
     except Exception as error:
-        lost = _lost(item, error)
+        lost = None if _is_ours(error) else _lost(item, error)
         if lost is None:
             raise
         raise lost.with_traceback(error.__traceback__) from None
@@ -187,7 +236,9 @@ def pytest_runtest_teardown() -> Generator[None, Any, Any]:
     __tracebackhide__ = True
     try:
         return (yield)
-    except PeaksError as error:
+    except Exception as error:
+        if not _is_ours(error):
+            raise
         _raise_at_users_line(error)
 
 
@@ -198,6 +249,7 @@ def pytest_fixture_setup(
     """Keep saved logins out of the environment of a Playwright that the suite starts."""
     if fixturedef.argname != "playwright":
         return (yield)
+    from pytest_peaks import phases
     from pytest_peaks.session.spawning import secrets_aside
 
     phases.begin(request.config, only_if="on")
@@ -215,6 +267,10 @@ def pytest_runtest_makereport(
     text = str(call.excinfo.value) if call.excinfo is not None else ""
     if report.failed and "ScopeMismatch" in text and any(name in text for name in BROWSER_FIXTURES):
         report.sections.append(("peaks", SCOPE_HINT))
+    reporting = sys.modules.get("pytest_peaks.artifacts.reporting")  # not loaded where nothing is recorded
+    if report.when == "teardown" and reporting is not None:
+        # Here, between pytest-playwright, whose files are there by now, and a suite's own hooks.
+        reporting.decide(item, report)
     return report
 
 
@@ -223,8 +279,7 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     run_state = state.of(session.config)
     owner = run_state.owner
     if owner is not None:
-        with phases.mark_of(session.config).held():
-            owner.close()
+        _close(owner, session.config)
         if hasattr(session.config, "workeroutput"):
             session.config.workeroutput["peaks"] = owner.report()
         else:
@@ -234,16 +289,24 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     hooks = session.config.pluginmanager.get_plugin("peaks-workers")
     if hooks is not None:
         hooks.take_leave()
-    status = run_state.termination.exit_status
+    status = run_state.exit_status
     if status is not None:
         session.exitstatus = status
-    if run_state.reports or run_state.termination.received:
+    if run_state.reports or status is not None:
         _finish_run(session.config)
+
+
+def _close(owner: Owner, config: pytest.Config) -> None:
+    from pytest_peaks import phases
+
+    with phases.mark_of(config).held():
+        owner.close()
 
 
 def _finish_run(config: pytest.Config) -> None:
     """In the controller, when all workers are down: sweep, note what is left, send the guardian home."""
     from pytest_peaks import workers
+    from pytest_peaks.errors import PeaksError
     from pytest_peaks.session import guardian
     from pytest_peaks.summary import leftovers
 
@@ -276,7 +339,6 @@ def pytest_unconfigure(config: pytest.Config) -> None:
     run_state = config.stash.get(state.STATE, None)
     if run_state is None:
         return
-    run_state.termination.uninstall()
+    run_state.uninstall()
     if run_state.owner is not None:
-        with phases.mark_of(config).held():
-            run_state.owner.close()
+        _close(run_state.owner, config)

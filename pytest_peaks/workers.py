@@ -86,6 +86,7 @@ class WorkerHooks:
             "controller": run_state.run.controller.to_json(),
             "state_key": crypto.hand_over(),
             "replaces": self._begun,
+            "each": self._config.getoption("dist", "no") == "each",
         }
 
     def pytest_testnodedown(self, node: WorkerController, error: object | None) -> None:

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import contextlib
-import http.client
 import json
-import os
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pytest_peaks.doors.driver import SpareDriver, driver_children, driver_environment
 from pytest_peaks.errors import BrowserLostError, DriverFailedError
-from pytest_peaks.session import browsers, machine, processes, spawning
+from pytest_peaks.session import machine, processes
 from pytest_peaks.session.identity import ProcessIdentity
 from pytest_peaks.session.live import LiveSession, child_environment
-from pytest_peaks.session.paths import node_cache_dir
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, BrowserContext, BrowserType, Playwright
@@ -66,6 +64,7 @@ class PlaywrightDoor:
         self._playwright: Playwright | None = None
         self._borrowed = False
         self._driver: ProcessIdentity | None = None
+        self._spare: SpareDriver | None = None
 
     @property
     def driver(self) -> ProcessIdentity | None:
@@ -87,6 +86,17 @@ class PlaywrightDoor:
         """Whether the driver died since it was last used."""
         return self._playwright is not None and self._driver is not None and not self._driver.is_alive()
 
+    def borrow_by(self, borrow: Callable[[], Playwright | None]) -> None:
+        """Say how a Playwright of somebody else's can be had."""
+        self._borrow = borrow
+
+    def take(self, spare: SpareDriver) -> None:
+        """Use a driver that was started ahead, if none runs yet."""
+        if self._playwright is None and self._spare is None:
+            self._spare = spare
+        else:
+            spare.discard()
+
     def playwright(self) -> Playwright:
         """The running Playwright; starts it, or starts it anew if its driver died.
 
@@ -99,15 +109,33 @@ class PlaywrightDoor:
             # Also one that is not ours: it is dead, and stopping it frees the thread's event loop.
             with contextlib.suppress(Exception), bounded(STOP_TIMEOUT, self.kill_driver):
                 lost.stop()
-        before = set(_driver_children())
-        with _driver_environment(self._temp_dir()):
+        spare, self._spare = self._spare, None
+        with driver_environment(self._temp_dir()):
+            # One that is there already has to be used, whatever was started ahead.
+            before = set(driver_children()) if spare is None else {spare.identity}
             borrowed = self._borrow() if lost is None else None
             self._borrowed = borrowed is not None
-            self._playwright = borrowed if borrowed is not None else _start()
-        after = _driver_children()
-        new = [child for child in after if child not in before] or (after if self._borrowed else [])
-        self._driver = new[0] if len(new) == 1 else None
+            started = borrowed
+            if spare is not None:
+                started = started or self._start_with(spare)
+                spare.discard()
+            self._playwright = started if started is not None else _start()
+        if spare is None or self._driver != spare.identity:
+            after = driver_children()
+            new = [child for child in after if child not in before] or (after if self._borrowed else [])
+            self._driver = new[0] if len(new) == 1 else None
         return self._playwright
+
+    def _start_with(self, spare: SpareDriver) -> Playwright | None:
+        """Playwright with a driver that was started ahead, if it takes that one; None if it did not start."""
+        try:
+            with spare.offered():
+                started = _start()
+        except DriverFailedError:
+            return None  # once more, and then it is told
+        finally:
+            self._driver = spare.identity if spare.is_taken else None
+        return started
 
     def attach(
         self, session: LiveSession, context_options: Mapping[str, Any] | None = None
@@ -125,9 +153,10 @@ class PlaywrightDoor:
         try:
             # The WebSocket URL and not the HTTP one: that would go through HTTP_PROXY.
             with bounded(ATTACH_TIMEOUT, session.kill, self.kill_driver):
+                chromium, limit, slow_mo = playwright.chromium, ATTACH_TIMEOUT * 1000, session.spec.slow_mo
                 if _is_playwright_server(session.endpoint):
-                    return playwright.chromium.connect(session.endpoint, timeout=ATTACH_TIMEOUT * 1000)
-                return playwright.chromium.connect_over_cdp(session.endpoint, timeout=ATTACH_TIMEOUT * 1000)
+                    return chromium.connect(session.endpoint, timeout=limit, slow_mo=slow_mo)
+                return chromium.connect_over_cdp(session.endpoint, timeout=limit, slow_mo=slow_mo)
         except Error as error:
             # A server's URL may hold its token.
             said = essence(error).replace(session.endpoint, "its URL")
@@ -147,6 +176,7 @@ class PlaywrightDoor:
         kind = getattr(playwright, "chromium" if spec.browser.is_chromium else str(spec.browser))
         options: dict[str, Any] = {
             "headless": not spec.headed,
+            "slow_mo": spec.slow_mo,
             "env": dict(child_environment(session.session_id, Path(session.record.temp_dir))),
         }
         if session.found.executable is not None:
@@ -185,12 +215,19 @@ class PlaywrightDoor:
         return context
 
     def kill_driver(self) -> None:
-        if self._driver is not None:
-            processes.end_tree(self._driver, grace=0.0)
+        spare = self._spare
+        for driver in (self._driver, spare.identity if spare is not None else None):
+            if driver is not None:
+                processes.end_tree(driver, grace=0.0)
 
     def stop(self) -> None:
         """Stop the driver, unless it is somebody else's. Idempotent."""
+        spare, self._spare = self._spare, None
+        if spare is not None:
+            spare.discard()
         playwright, self._playwright = self._playwright, None
+        if playwright is None and not self._borrowed:
+            self.kill_driver()  # its start was interrupted
         if playwright is None or self._borrowed:
             return
         with contextlib.suppress(Exception), bounded(STOP_TIMEOUT, self.kill_driver):
@@ -208,7 +245,9 @@ def _cdp_endpoint(port: int) -> str:
 
     :raises BrowserLostError: nothing on that port answers like one.
     """
-    # http.client and not urllib: a proxy in the environment is not for loopback.
+    import http.client
+
+    # And not urllib: a proxy in the environment is not for loopback.
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=CLOSE_TIMEOUT)
     try:
         connection.request("GET", "/json/version")
@@ -245,43 +284,3 @@ def _start() -> Playwright:
             f"Playwright's driver did not start: {essence(error)}",
             hint="`python -m playwright --version` shows whether the installed Playwright is whole",
         ) from error
-
-
-def _driver_children() -> list[ProcessIdentity]:
-    """Playwright drivers among this process's children."""
-    import psutil
-
-    found = []
-    for child in psutil.Process().children():
-        with contextlib.suppress(psutil.Error):
-            if "run-driver" in child.cmdline():
-                identity = ProcessIdentity.of(child.pid)
-                if identity is not None:
-                    found.append(identity)
-    return found
-
-
-@contextlib.contextmanager
-def _driver_environment(folder: Path) -> Iterator[None]:
-    """Have the driver put its temp files in `folder`: what a killed one leaves then goes with it.
-
-    Where ``PWDEBUG`` asks for an inspector that cannot be shown, the driver gets the console variant. Saved
-    logins and their key are not for it.
-    """
-    changed = dict.fromkeys(("TMPDIR", "TEMP", "TMP"), str(folder))
-    cache = node_cache_dir()
-    if cache is not None:
-        changed["NODE_COMPILE_CACHE"] = str(cache)
-    if browsers.inspector_problem():
-        changed["PWDEBUG"] = "console"
-    before = {name: os.environ.get(name) for name in changed}
-    os.environ.update(changed)
-    try:
-        with spawning.secrets_aside():
-            yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                os.environ.pop(name, None)
-            else:
-                os.environ[name] = value

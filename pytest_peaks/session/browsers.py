@@ -177,17 +177,22 @@ def _playwright_package() -> Path | None:
 
 def _playwright_patterns(name: str) -> Iterator[str]:
     """Glob patterns of the download whose revision the installed Playwright expects."""
+    folder = download_folder(name)
+    for inside in _INSIDE[name] if folder is not None else ():
+        yield f"{folder}/{inside}"
+
+
+def download_folder(name: str) -> Path | None:
+    """Where the installed Playwright looks for a download of its own; None if it does not say."""
     package = _playwright_package()
     if package is None:
-        return
+        return None
     try:
         listed = json.loads((package / "driver" / "package" / "browsers.json").read_text())["browsers"]
         revision = next(str(entry["revision"]) for entry in listed if entry["name"] == name)
     except (OSError, ValueError, KeyError, StopIteration, TypeError):
-        return
-    folder = playwright_browsers_dir() / f"{name.replace('-', '_')}-{revision}"
-    for inside in _INSIDE[name]:
-        yield f"{folder}/{inside}"
+        return None
+    return playwright_browsers_dir() / f"{name.replace('-', '_')}-{revision}"
 
 
 def _is_of_this_system(candidate: str) -> bool:

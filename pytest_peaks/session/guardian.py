@@ -29,6 +29,8 @@ from pytest_peaks.session.registry import Problem, Registry
 from pytest_peaks.session.reservations import Reservations, allocating
 
 BEAT = 0.25
+# So long the guardian only sleeps: while a run starts, its browser and its driver need the processor.
+FIRST_BEATS = 3
 # A worker lets go of its browser within one beat of its watchdog. One that could not (stopped, or
 # in native code that never yields) has its browser ended by the guardian after this.
 ORPHAN_GRACE = 3.0
@@ -218,8 +220,19 @@ def start(dirs: ProjectDirs, run_uid: str, controller: ProcessIdentity) -> None:
                 "controller": controller.to_json(),
             }
         )
-        command = spawning.python_command("pytest_peaks.session.guardian", arguments)
-        identity = spawning.spawn_detached(command, _guardian_env())
+        guardians.take(run_uid, controller, run_uid)  # there before the guardian, which leaves when it is not
+        command = spawning.idle_python_command(
+            "pytest_peaks.session.guardian",
+            arguments,
+            file=guardians.path_of(run_uid),
+            beats=FIRST_BEATS,
+            beat=BEAT,
+        )
+        try:
+            identity = spawning.spawn_detached(command, _guardian_env())
+        except OSError:
+            guardians.drop(run_uid, run_uid)
+            raise
         guardians.take(run_uid, identity, run_uid)
 
 

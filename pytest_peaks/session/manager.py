@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from pathlib import Path
 
 from pytest_peaks.errors import (
@@ -47,6 +48,7 @@ class SessionManager:
         self._registry = Registry(dirs.records)
         self._count = 0
         self._prepared = False
+        self._preparing = threading.Lock()
         self._temp: Path | None = None
         self._closed = False
         self._sandbox_failed = False
@@ -116,21 +118,28 @@ class SessionManager:
                 self.live.remove(session)
             return gone
 
-    def close(self) -> bool:
+    def refuse(self) -> None:
+        """Start no further session."""
+        self._closed = True
+
+    def close(self, *, keep_temp_dir: bool = False) -> bool:
         """Release every session and remove the temp dir. Idempotent; True if nothing is left."""
         if os.getpid() != self.owner.pid:
             return True
-        self._closed = True
+        self.refuse()
         released = [session.release() for session in list(self.live)]
         gone = all(released)
-        if self._temp is not None:
+        if self._temp is not None and not keep_temp_dir:
             gone = profiles.remove_tree(self._temp, self._temp.parent) and gone
         return gone
 
     def prepare(self) -> None:
         """Once, before the first session: folders, the sweep of dead owners, a run's guardian."""
-        if self._prepared:
-            return
+        with self._preparing:
+            if not self._prepared:
+                self._prepare()
+
+    def _prepare(self) -> None:
         self.dirs.create()
         _ = self.temp_dir  # made here, where no other thread is at work
         self.swept = guardian.sweep(self.dirs)
@@ -221,9 +230,11 @@ class SessionManager:
         return name, port
 
     def note(self, session: LiveSession, **changes: object) -> None:
-        """Change the session's record, in memory and on disk."""
-        session.record = session.record.with_(**changes)
-        self._registry.write(session.record)
+        """Change the session's record, in memory and on disk; one that is released has none any more."""
+        with session.lock:
+            session.record = session.record.with_(**changes)
+            if not session.released:
+                self._registry.write(session.record)
 
     def _spawn(self, session: LiveSession, *, sandboxed: bool) -> None:
         executable, profile = session.found.executable, session.user_data_dir

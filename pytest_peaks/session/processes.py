@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 # After SIGKILL the kernel needs milliseconds; this much is for a machine that is out of breath.
 KILL_WAIT = 5.0
 POLL = 0.01
+KILL_POLL = 0.002
 MARK = "PEAKS_SESSION"
 
 
@@ -42,10 +43,10 @@ def end_tree(root: ProcessIdentity, *, grace: float) -> bool:
 
     With `grace` 0 it is KILL at once. A stopped process ends as well. True if all are gone.
     """
-    import psutil
-
     if not root.is_alive():
         return True
+    import psutil
+
     try:
         process = psutil.Process(root.pid)
         tree = [process, *process.children(recursive=True)]
@@ -77,7 +78,7 @@ def marked(session_id: str, user_data_dir: str) -> Iterable[psutil.Process]:
     import psutil
 
     switch = f"--user-data-dir={user_data_dir}" if user_data_dir else None
-    for process in psutil.process_iter():
+    for process in _that_mention(f"{MARK}={session_id}", switch):
         if not _may_signal(process):
             continue
         with contextlib.suppress(psutil.Error, OSError):
@@ -85,6 +86,29 @@ def marked(session_id: str, user_data_dir: str) -> Iterable[psutil.Process]:
             # ends them, and those with the mark are found here one by one.
             if switch in process.cmdline() or process.environ().get(MARK) == session_id:
                 yield process
+
+
+def _that_mention(variable: str, switch: str | None) -> Iterable[psutil.Process]:
+    """At least the processes with an environment variable or a switch; to be looked at more closely."""
+    import psutil
+
+    if sys.platform != "linux":
+        yield from psutil.process_iter()
+        return
+    # Straight from the kernel: psutil takes five times as long, which each end of a run would pay.
+    for entry in os.listdir("/proc"):  # noqa: PTH208 - names are all that is wanted
+        if not entry.isdigit():
+            continue
+        with contextlib.suppress(OSError, psutil.Error):
+            if (switch and os.fsencode(switch) in _raw(entry, "cmdline")) or os.fsencode(variable) in _raw(
+                entry, "environ"
+            ):
+                yield psutil.Process(int(entry))
+
+
+def _raw(pid: str, name: str) -> bytes:
+    with open(f"/proc/{pid}/{name}", "rb") as file:  # noqa: PTH123 - for each process of the machine
+        return file.read()
 
 
 def send(identity: ProcessIdentity, number: signal.Signals) -> bool:
@@ -151,11 +175,11 @@ def _signal(processes: Iterable[psutil.Process], number: signal.Signals) -> bool
 def _kill_all(processes: list[psutil.Process]) -> bool:
     kill = signal.SIGKILL if sys.platform != "win32" else signal.SIGTERM
     _signal(processes, kill)
-    return _wait_gone(processes, KILL_WAIT)
+    return _wait_gone(processes, KILL_WAIT, pause=KILL_POLL)
 
 
-def _wait_gone(processes: Iterable[psutil.Process], timeout: float) -> bool:
-    return wait_until(lambda: all(map(_is_gone, processes)), timeout)
+def _wait_gone(processes: Iterable[psutil.Process], timeout: float, *, pause: float = POLL) -> bool:
+    return wait_until(lambda: all(map(_is_gone, processes)), timeout, pause=pause)
 
 
 def _is_gone(process: psutil.Process) -> bool:
