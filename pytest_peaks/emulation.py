@@ -11,6 +11,8 @@ from pytest_peaks.errors import InvalidOptionError
 from pytest_peaks.session.spec import SessionSpec
 
 if TYPE_CHECKING:
+    from playwright.sync_api import Playwright
+
     from pytest_peaks.owner import Owner
 
 # What belongs to a window of a size of its own.
@@ -28,22 +30,31 @@ def completed(spec: SessionSpec, owner: Owner) -> SessionSpec:
                 f"no {owner.config.device} in profiles and desks, whose context exists already"
             )
         return spec
-    known = owner.door.playwright().devices
-    if spec.device not in known:
-        close = _close(spec.device, list(known))
-        raise InvalidOptionError(
-            f"Playwright knows no device {spec.device!r}",
-            hint=f"did you mean {', '.join(map(repr, close))}?"
-            if close
-            else "`playwright.devices` has the names, such as 'iPhone 15'",
-        )
-    device: dict[str, Any] = dict(known[spec.device])
-    # Which browser runs is said elsewhere.
-    device.pop("default_browser_type", None)
+    device = descriptor(owner.door.playwright(), spec.device)
     if spec.context_options.get("no_viewport"):
         for name in _OF_A_VIEWPORT:
             device.pop(name, None)
     return dataclasses.replace(spec, context_options=MappingProxyType({**device, **spec.context_options}))
+
+
+def descriptor(playwright: Playwright, name: str) -> dict[str, Any]:
+    """The context options of a device.
+
+    :raises InvalidOptionError: Playwright has no device of that name; names some that are close.
+    """
+    known = playwright.devices
+    if name not in known:
+        close = _close(name, list(known))
+        raise InvalidOptionError(
+            f"Playwright knows no device {name!r}",
+            hint=f"did you mean {', '.join(map(repr, close))}?"
+            if close
+            else "`playwright.devices` has the names, such as 'iPhone 15'",
+        )
+    device: dict[str, Any] = dict(known[name])
+    # Which browser runs is said elsewhere.
+    device.pop("default_browser_type", None)
+    return device
 
 
 def _close(name: str, known: list[str]) -> list[str]:

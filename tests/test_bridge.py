@@ -326,8 +326,22 @@ def test_options_of_pytest_playwright_hold_for_peaks_page_too(suite: pytest.Pyte
             assert time.monotonic() - start > 0.25
         """
     )
+    (suite.path / "test_bridged.py").write_text(
+        """import pytest
+
+@pytest.mark.peaks_session(device="Pixel 7")
+def test_bridged(page):
+    assert "Pixel 7" in page.evaluate("navigator.userAgent")
+    assert page.viewport_size["width"] == 412
+
+@pytest.mark.peaks_session
+def test_as_configured(page):
+    assert page.evaluate("navigator.userAgent").startswith("Mozilla/5.0 (iPhone")
+    assert page.goto("/").ok
+"""
+    )
     options = ["--device=iPhone 13", f"--base-url={site}", "--slowmo=30"]
-    suite.runpytest_subprocess(*options, "-W", "ignore").assert_outcomes(passed=1)
+    suite.runpytest_subprocess(*options, "-W", "ignore").assert_outcomes(passed=3)
     result = suite.runpytest_subprocess("--browser=chromium", "--browser=firefox", "--collect-only", "-q")
     result.stdout.fnmatch_lines(["*::test_ours?chromium?", "*::test_ours?firefox?"])
     result = suite.runpytest_subprocess("--browser=firefox", "-W", "ignore")

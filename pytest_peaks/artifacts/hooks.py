@@ -97,7 +97,7 @@ class VideoCheck:
     ) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
         report = yield
         items = report.result if report.passed else ()
-        if not any(not BROWSER_FIXTURES.isdisjoint(getattr(item, "fixturenames", ())) for item in items):
+        if not any(map(_opens_a_context, items)):
             return report
         try:
             check_ffmpeg()
@@ -109,6 +109,12 @@ class VideoCheck:
             report.longrepr = str(error)
             report.result = []
         return report
+
+
+def _opens_a_context(item: pytest.Item | pytest.Collector) -> bool:
+    names = getattr(item, "fixturenames", ())
+    bridged = isinstance(item, pytest.Item) and state.is_bridged(item) and "new_context" in names
+    return bridged or not BROWSER_FIXTURES.isdisjoint(names)
 
 
 def check_ffmpeg() -> None:

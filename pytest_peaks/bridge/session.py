@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_peaks import state
+from pytest_peaks import emulation, state
 from pytest_peaks.bridge import launch
 from pytest_peaks.marker import check_doors
 from pytest_peaks.session.spec import Isolation, SessionSpec
@@ -27,16 +27,16 @@ def completed(request: pytest.FixtureRequest, spec: SessionSpec) -> tuple[Sessio
     :raises InvalidOptionError: the launch arguments can't be had, or not with the test's doors.
     """
     options = _context_options(request)
-    base_url = options.pop("base_url", None)
+    given = options.pop("base_url", None)
+    base_url = state.of(request.config).config.base_url or given
     if spec.desk:
         return spec, base_url
     spec = _with_launch_arguments(request, spec)
     check_doors(spec.doors, spec.browser)
-    if state.arguments_of(request.node).get("device") is None:
-        spec = dataclasses.replace(
-            spec, device=""
-        )  # the configured one is among the arguments, or taken out of them
-    options = {**options, **spec.context_options}
+    # The configured device is among the arguments, or was taken out of them.
+    device = _device(request)
+    spec = dataclasses.replace(spec, device="")
+    options = {**options, **device, **spec.context_options}
     if spec.browser.persistent:
         return spec, base_url  # a profile's own context is as it is
     if spec.doors and options:
@@ -48,11 +48,17 @@ def completed(request: pytest.FixtureRequest, spec: SessionSpec) -> tuple[Sessio
 def further_context_options(request: pytest.FixtureRequest) -> dict[str, Any]:
     """What `new_context` gives a context: pytest-playwright's arguments, the marker's, and the test's login."""
     spec = state.spec_of(request.node)
-    options = {**request.getfixturevalue("browser_context_args"), **spec.context_options}
+    options = {**request.getfixturevalue("browser_context_args"), **_device(request), **spec.context_options}
     if spec.auth:
         login = request.getfixturevalue("_peaks_owner").logins.login(spec.auth)
         options.setdefault("storage_state", login.state.plain)
     return options
+
+
+def _device(request: pytest.FixtureRequest) -> dict[str, Any]:
+    """The context options of the device that the test's own marker names."""
+    name = state.arguments_of(request.node).get("device")
+    return emulation.descriptor(request.getfixturevalue("playwright"), name) if name else {}
 
 
 def _context_options(request: pytest.FixtureRequest) -> dict[str, Any]:
