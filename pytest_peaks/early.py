@@ -63,7 +63,8 @@ def start(session: pytest.Session) -> None:
 def _driver(session: pytest.Session) -> SpareDriver | None:
     """A driver that starts now; None where the suite has one of its own, which peaks will use."""
     manager: Any = getattr(session, "_fixturemanager", None)
-    if getattr(manager, "_arg2fixturedefs", {}).get("playwright"):
+    known = getattr(manager, "_arg2fixturedefs", {}).get("playwright", ())
+    if not all(found.func.__module__.startswith("pytest_peaks.") for found in known):
         return None
     from pytest_peaks.doors.driver import SpareDriver
     from pytest_peaks.session.identity import ProcessIdentity
@@ -92,12 +93,27 @@ def _wants(session: pytest.Session) -> bool:
 def _first(session: pytest.Session) -> pytest.Item | None:
     """The first test that uses a browser; None if this process may well not come to it soon, or at all."""
     items = session.items
-    uses = [not BROWSER_FIXTURES.isdisjoint(getattr(item, "fixturenames", ())) for item in items]
+    uses = [_uses(item) for item in items]
     # Which of them a worker will run is not known.
     is_worker = hasattr(session.config, "workerinput")
     soon = sum(uses) * 2 >= len(items) if is_worker else True in uses[:SOON]
     first = items[uses.index(True)] if soon and True in uses else None
     return first if first is None or first.get_closest_marker("skip") is None else None
+
+
+def _uses(item: pytest.Item) -> bool:
+    """Whether a test uses the run's own browser: by a fixture of ours, or of pytest-playwright's on our session."""
+    names = getattr(item, "fixturenames", ())
+    if not BROWSER_FIXTURES.isdisjoint(names):
+        return True
+    if "browser" not in names or not state.is_bridged(item):
+        return False
+    from pytest_peaks.bridge import swap
+
+    known: Any = item
+    arguments = known._fixtureinfo.name2fixturedefs.get("browser_type_launch_args", ())
+    # A suite's own may ask for another browser.
+    return bool(arguments) and swap.is_theirs(arguments[-1])
 
 
 @contextlib.contextmanager

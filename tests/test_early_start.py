@@ -35,9 +35,13 @@ def children(wait=False):
 """
 
 
-@pytest.mark.parametrize("workers", ["-n0", "-n2"])
+@pytest.mark.parametrize(
+    ("fixture", "options"),
+    [("peaks_page", ["-n0"]), ("peaks_page", ["-n2"]), ("page", ["-n0", "--peaks-bridge"])],
+    ids=["-n0", "-n2", "bridge"],
+)
 def test_browser_and_driver_start_before_the_first_tests_fixtures(
-    project: pytest.Pytester, workers: str
+    project: pytest.Pytester, fixture: str, options: list[str]
 ) -> None:
     project.makeconftest(
         CHILDREN
@@ -47,8 +51,9 @@ def pytest_runtest_setup(item):
     assert children(wait=True) == ["remote-debugging-port", "run-driver"]
 """
     )
-    project.makepyfile(HELLO + HELLO.replace("test_hello", "test_again"))
-    project.runpytest_subprocess(workers).assert_outcomes(passed=2)
+    hello = HELLO.replace("peaks_page", fixture)
+    project.makepyfile(hello + hello.replace("test_hello", "test_again"))
+    project.runpytest_subprocess(*options).assert_outcomes(passed=2)
 
 
 @pytest.mark.parametrize(
