@@ -350,7 +350,7 @@ class PeaksSession:
         if self._browser is None:
             return []
         kept = [*self._strangers, *self._owner.contexts_in_use(), *self._owner.recycler.contexts]
-        lent = self._owner.is_lent(self._browser)  # then others may be of a wider scope than the test
+        lent = self._owner.lending.is_lent(self._browser)  # then others may be of a wider scope than the test
         found = [self._context] if lent and self._context else self._browser.contexts
         return [context for context in found if context not in kept]
 

@@ -7,7 +7,7 @@ import functools
 import threading
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from pytest_peaks.config import PeaksConfig
 from pytest_peaks.doors.cli_daemons import CliDaemons
@@ -15,6 +15,7 @@ from pytest_peaks.doors.mcp_servers import McpServers
 from pytest_peaks.doors.playwright import PlaywrightDoor, bounded, essence
 from pytest_peaks.errors import BrowserLostError, DriverFailedError, InvalidOptionError, PeaksError
 from pytest_peaks.handle import OPEN_TIMEOUT, PeaksSession, lost_message
+from pytest_peaks.lending import Lending
 from pytest_peaks.session import processes
 from pytest_peaks.session.live import LiveSession
 from pytest_peaks.session.manager import SessionManager
@@ -69,7 +70,7 @@ class Owner:
         self.used: list[dict[str, Any]] = []
         self._starter = Starter(config, run, self.manager, self.door, self.said.append)
         self._attached: dict[LiveSession, Browser | BrowserContext] = {}
-        self._lent: dict[BrowserSpec, Browser] = {}
+        self.lending = Lending(self)
         self._wipeable: dict[str, bool] = {}
         self._watchdog: Watchdog | None = None
         if run.controller != self.manager.owner and run.controller.state() == "alive":
@@ -135,13 +136,13 @@ class Owner:
         state: State | None,
         recorder: Recorder | None,
     ) -> PeaksSession:
-        live, own = self._live(spec)
+        live, own = self.live_for(spec)
         handle = PeaksSession(
             self, spec, live, base_url, owns_process=own, login=login, state=state, recorder=recorder
         )
         self.handles.append(handle)
         try:
-            attached = self._attach(live, spec)
+            attached = self.attach(live, spec)
             if spec.doors and not own and not self._can_be_wiped(live, attached):
                 handle.close()
                 spec = replace(spec, isolation=Isolation.BROWSER)
@@ -176,39 +177,21 @@ class Owner:
             )
         return None
 
-    def lend(self, browser: BrowserSpec) -> Browser:
-        """The browser process that sessions without a process of their own share, for whoever makes contexts in it.
-
-        :raises PeaksError: no browser could be had.
-        """
-        spec = SessionSpec(browser)
-        live, _ = self._live(spec)
-        attached: Any = self._attach(live, spec)
-        self._lent[browser] = attached
-        return cast("Browser", attached)
-
-    def take_back(self, browser: BrowserSpec) -> None:
-        """Whoever was lent a browser does not need it any more; one that is not the run's own ends."""
-        lent = self._lent.pop(browser, None)
-        live = self._starter.shared.get(browser)
-        if lent is None or live is None or browser == self.config.browser_spec:
-            return
-        self._discard(live)
-
-    def is_lent(self, browser: Browser | None) -> bool:
-        """Whether contexts in a browser may be of a wider scope than a test."""
-        return browser is not None and any(lent is browser for lent in self._lent.values())
-
     def has(self, browser: Browser) -> bool:
         """Whether a browser is one of this owner's sessions."""
         known = [*self._attached.values(), *(handle._browser for handle in self.handles)]
         return any(found is browser for found in known)
 
-    def has_lost(self, browser: object) -> bool:
-        """Whether a browser that was lent has died."""
+    def is_running(self, browser: object) -> bool:
+        """Whether the process behind one of this owner's browsers lives, and the connection to it."""
         live = next((live for live, attached in self._attached.items() if attached is browser), None)
-        lent = any(found is browser for found in self._lent.values())
-        return lent and (live is None or not live.is_alive() or self.door.is_lost)
+        return live is not None and live.is_alive() and not self.door.is_lost
+
+    def end_shared(self, browser: BrowserSpec) -> None:
+        """End the shared browser of a kind, if there is one."""
+        live = self._starter.shared.get(browser)
+        if live is not None:
+            self._discard(live)
 
     def contexts_in_use(self) -> list[BrowserContext]:
         """Contexts of the sessions that are open now."""
@@ -289,7 +272,7 @@ class Owner:
                 self._wipeable[live.session_id] = self_test(browser, browser.contexts[0])
         return self._wipeable[live.session_id]
 
-    def _live(self, spec: SessionSpec) -> tuple[LiveSession, bool]:
+    def live_for(self, spec: SessionSpec) -> tuple[LiveSession, bool]:
         """The process for a session, and whether it is the session's own."""
         if spec.desk:
             self._starter.settle()
@@ -309,7 +292,7 @@ class Owner:
             self._discard(live)
         return self._starter.give(spec), False
 
-    def _attach(self, live: LiveSession, spec: SessionSpec) -> Browser | BrowserContext:
+    def attach(self, live: LiveSession, spec: SessionSpec) -> Browser | BrowserContext:
         known = self._attached.get(live) if not spec.doors else None
         if known is not None and self._is_connected(known):
             return known

@@ -36,8 +36,8 @@ def _peaks_bridge_browser(
         browser.close()
         return
     spec = launch.browser_spec(state.of(request.config).config, browser_name, browser_type_launch_args)
-    yield _peaks_owner.lend(spec)
-    _peaks_owner.take_back(spec)
+    yield _peaks_owner.lending.lend(spec)
+    _peaks_owner.lending.take_back(spec)
 
 
 @pytest.fixture

@@ -81,7 +81,7 @@ class BridgeHooks:
             return
         for definition in swap.shared_browsers(item):
             cached = definition.cached_result
-            if cached is not None and owner.has_lost(cached[0]):
+            if cached is not None and owner.lending.has_lost(cached[0]):
                 definition.finish(item._request)  # type: ignore[attr-defined]
 
     @pytest.hookimpl(wrapper=True)
