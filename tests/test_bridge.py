@@ -346,6 +346,9 @@ def test_as_configured(page):
     result.stdout.fnmatch_lines(["*::test_ours?chromium?", "*::test_ours?firefox?"])
     result = suite.runpytest_subprocess("--browser=firefox", "-W", "ignore")
     result.stdout.fnmatch_lines(["*BROWSER_NOT_FOUND: no firefox on this machine*"])
+    result = suite.runpytest_subprocess("--browser-channel=chrome-beta", "-W", "ignore", "test_bridged.py")
+    result.assert_outcomes(errors=2)
+    result.stdout.fnmatch_lines(["*chrome-beta*not found*"])
 
 
 def test_a_browser_that_died_is_not_the_next_tests(suite: pytest.Pytester) -> None:

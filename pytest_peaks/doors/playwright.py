@@ -179,7 +179,7 @@ class PlaywrightDoor:
             "slow_mo": spec.slow_mo,
             "env": dict(child_environment(session.session_id, Path(session.record.temp_dir))),
         }
-        if session.found.executable is not None:
+        if session.found.executable is not None and "channel" not in spec.launch:  # which Playwright finds itself
             options["executable_path"] = session.found.executable
         if spec.browser.is_chromium:
             options["chromium_sandbox"] = machine.sandbox().usable

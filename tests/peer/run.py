@@ -90,9 +90,7 @@ def main() -> int:
             "with": outcomes(Path(checkout), with_peaks, scratch / "with"),
         }
         if more == ["bridge"]:
-            columns["bridge"] = outcomes(
-                Path(checkout), with_peaks, scratch / "bridge", PEAKS_BRIDGE="1", PEAKS_EXECUTABLE=SHELL
-            )
+            columns["bridge"] = outcomes(Path(checkout), with_peaks, scratch / "bridge", PEAKS_BRIDGE="1")
     print("| test | " + " | ".join(columns) + " |")
     print("| --- |" + " --- |" * len(columns))
     for test in sorted(columns["without"].keys() | columns["with"].keys()):
