@@ -179,7 +179,8 @@ class PlaywrightDoor:
             "slow_mo": spec.slow_mo,
             "env": dict(child_environment(session.session_id, Path(session.record.temp_dir))),
         }
-        if session.found.executable is not None and "channel" not in spec.launch:  # which Playwright finds itself
+        # A channel is for Playwright to find.
+        if session.found.executable is not None and "channel" not in spec.launch:
             options["executable_path"] = session.found.executable
         if spec.browser.is_chromium:
             options["chromium_sandbox"] = machine.sandbox().usable
