@@ -28,7 +28,10 @@ from pytest_peaks.session.spec import BrowserSpec
 
 PAGE = b"<!doctype html><title>here</title><h1>Shop</h1>" + b"<p>row <button>Go</button></p>" * 20
 # What would have one side of a pair do something else than the other.
-OTHERS_SETTINGS = ("PEAKS_", "PLAYWRIGHT_MCP_", "PLAYWRIGHT_CLI_", "PYTEST_", "PWTEST_", "PWDEBUG")
+OTHERS_SETTINGS = (
+    *("PEAKS_", "PLAYWRIGHT_MCP_", "PLAYWRIGHT_CLI_", "PYTEST_", "PWTEST_", "PWDEBUG"),
+    "PYTHONDONTWRITEBYTECODE",  # with which this package alone would be compiled at each start
+)
 
 
 def clean_environment() -> dict[str, str]:

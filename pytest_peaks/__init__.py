@@ -6,9 +6,10 @@ in every run) stays free of Playwright and psutil.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
+TYPE_CHECKING = False  # typing's own, whose import is half of Python's start
 if TYPE_CHECKING:
+    from typing import Any
+
     from pytest_peaks.errors import PeaksError
     from pytest_peaks.handle import PeaksSession
     from pytest_peaks.openers import SessionFactory, SessionOpener

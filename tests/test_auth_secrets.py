@@ -26,7 +26,7 @@ CANARY = b"canary"
 CHILDREN = {
     "driver": "run-driver",
     "browser": "--user-data-dir=",
-    "MCP server": "--cdp-endpoint",
+    "MCP server": "door_notes.mjs",
     "CLI daemon": "cliDaemon",
     "guardian": "pytest_peaks.session.guardian",
     "supervisor": "pytest_peaks.hosting.supervisor",

@@ -898,7 +898,7 @@ def has_come(moment: str, hosts: Hosts, around: Surroundings) -> bool:
     if moment == "answered":
         return any((around.runtime / "starts").glob("*.json"))
     if moment in ("spawned", "server"):
-        word = "hosting.supervisor" if moment == "spawned" else "--cdp-endpoint"
+        word = "hosting.supervisor" if moment == "spawned" else "door_notes.mjs"
         return any(word in line for line in command_lines(around))
     found = Registry(hosts.dirs.records).read("mine")
     if found is None or moment == "recorded":

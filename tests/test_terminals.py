@@ -39,7 +39,7 @@ def session(terminal: Terminal, name: str, port: int) -> Hosted:
         terminal=terminal.mark,
     )
     dirs = ProjectDirs(Path("/nowhere"), Path("/nowhere/.peaks"))
-    return Hosted(dirs, record, alive=True, starting=False, elsewhere=False)
+    return Hosted(dirs, record, "alive")
 
 
 # The rule

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-JSON = "--json"
+from pytest_peaks.cli.plain import JSON
 
 
 def main() -> None:
@@ -40,4 +40,9 @@ def _without_click(arguments: list[str]) -> int | None:
         from pytest_peaks.guard import hook
 
         return hook.main([*before, *rest])
+    words = [word for word in arguments if word != JSON]
+    if words == ["playwright", "ls"]:
+        from pytest_peaks.cli import listed
+
+        return listed.without_click(as_json=len(words) < len(arguments))
     return None

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from pytest_peaks.cli.options import dirs_of, project_option
-from pytest_peaks.cli.output import PeaksCommand, PeaksGroup, Reply, counted
+from pytest_peaks.cli.output import PeaksCommand, PeaksGroup, Reply
+from pytest_peaks.cli.plain import counted
 
 if TYPE_CHECKING:
     from pytest_peaks.auth.model import State

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 import click
 
 from pytest_peaks.cli.options import dirs_of, project_option
-from pytest_peaks.cli.output import PeaksCommand, Reply, counted
+from pytest_peaks.cli.output import PeaksCommand, Reply
+from pytest_peaks.cli.plain import counted
 from pytest_peaks.errors import PeaksError, ProblemsFoundError
 from pytest_peaks.session.ports import WORKER_PORTS
 from pytest_peaks.session.spec import BrowserName, BrowserSpec

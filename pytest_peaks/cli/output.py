@@ -7,7 +7,6 @@ and failures to stderr.
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 import traceback
@@ -17,10 +16,9 @@ from typing import Any, TextIO
 
 import click
 
+from pytest_peaks.cli.plain import JSON, object_text
 from pytest_peaks.errors import PeaksError
 
-SCHEMA = 1
-JSON = "--json"
 USAGE_EXIT = 2
 # What shells report of a program that Ctrl-C ended: 128 + SIGINT.
 INTERRUPTED_EXIT = 130
@@ -85,7 +83,7 @@ class Printer:
         return exit_code
 
     def _object(self, *, ok: bool, **fields: Any) -> None:
-        click.echo(json.dumps({"schema": SCHEMA, "ok": ok, "action": self.action, **fields}, default=str))
+        click.echo(object_text(ok=ok, action=self.action, **fields))
 
 
 class PeaksCommand(click.Command):
@@ -152,7 +150,7 @@ def run(group: click.Group, arguments: Sequence[str]) -> int:
         printer.as_json = printer.as_json or _asks_for_json(arguments)
         return _usage(printer, error, first_call=not arguments)
     except (click.Abort, KeyboardInterrupt):
-        return printer.error("INTERRUPTED", "interrupted", "", INTERRUPTED_EXIT)
+        return _interrupted(printer)
     except PeaksError as error:
         _show_traceback()
         return printer.failure(error)
@@ -165,6 +163,18 @@ def run(group: click.Group, arguments: Sequence[str]) -> int:
             1,
         )
     return result if isinstance(result, int) else 0
+
+
+def interrupted_without_click(action: str, *, as_json: bool) -> int:
+    """What :func:`run` says if a verb is interrupted, for one that runs without it."""
+    printer = Printer()
+    printer.as_json, printer.action = as_json, action
+    click.echo(err=True)  # as click does
+    return _interrupted(printer)
+
+
+def _interrupted(printer: Printer) -> int:
+    return printer.error("INTERRUPTED", "interrupted", "", INTERRUPTED_EXIT)
 
 
 def _usage(printer: Printer, error: click.ClickException, *, first_call: bool) -> int:
@@ -195,8 +205,3 @@ def _never_fail_to_print(stream: TextIO | Any) -> None:
     """A path with bytes that the terminal's encoding lacks must not turn an answer into a failure."""
     if hasattr(stream, "reconfigure"):
         stream.reconfigure(errors="backslashreplace")
-
-
-def counted(number: int, what: str) -> str:
-    """``1 session``, ``2 sessions``."""
-    return f"{number} {what}" if number == 1 else f"{number} {what}s"

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from pytest_peaks.cli.options import dirs_of, project_option
-from pytest_peaks.cli.output import PeaksCommand, PeaksGroup, Reply, counted
+from pytest_peaks.cli.output import PeaksCommand, PeaksGroup, Reply
 from pytest_peaks.session.spec import BrowserName
 
 if TYPE_CHECKING:
@@ -140,18 +140,12 @@ def _log_in(dirs: ProjectDirs, done: Started, state: State) -> None:
 @project_option
 def ls(everywhere: bool, project: Path | None) -> Reply:
     """List sessions, live and dead."""
-    from pytest_peaks.cli.hosted import bad_files, listing, row
+    from pytest_peaks.cli.listed import told
     from pytest_peaks.hosting import sessions
 
     dirs = dirs_of(project)
-    found, problems = sessions.look(dirs)
-    if everywhere:
-        found = sessions.look_everywhere(dirs)
-    rows = [row(hosted) for hosted in found]
-    message = counted(len(rows), "playwright session") if rows else "no playwright sessions running"
-    text = listing(rows, everywhere=everywhere) if rows else message
-    bad = [f"{problem.path}: {problem.reason}" for problem in problems]
-    return Reply(message, {"sessions": rows, "problems": bad}, "\n".join([text, *bad_files(problems)]))
+    places = sessions.everywhere(dirs) if everywhere else [dirs]
+    return Reply(*told([(str(place.root), str(place.base)) for place in places], everywhere=everywhere))
 
 
 @playwright.command(cls=PeaksCommand)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from pytest_peaks.cli.output import Reply, counted
+from pytest_peaks.cli.output import Reply
+from pytest_peaks.cli.plain import counted
 from pytest_peaks.desks.hosted import removed
 from pytest_peaks.desks.registered import registered
 from pytest_peaks.errors import PeaksError

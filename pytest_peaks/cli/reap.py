@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from pytest_peaks.cli.options import dirs_of, project_option
-from pytest_peaks.cli.output import PeaksCommand, Reply, counted
+from pytest_peaks.cli.output import PeaksCommand, Reply
+from pytest_peaks.cli.plain import counted
 from pytest_peaks.errors import ReapIncompleteError
 
 if TYPE_CHECKING:

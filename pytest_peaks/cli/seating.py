@@ -5,11 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pytest_peaks.cli.output import Reply, counted
+from pytest_peaks.cli.output import Reply
+from pytest_peaks.cli.plain import counted
 from pytest_peaks.cli.pooling import REGISTER, number, pool_summary, url_of
 from pytest_peaks.desks import steps
 from pytest_peaks.desks.registered import registered
-from pytest_peaks.doors.mcp_client import client_config
+from pytest_peaks.doors.bundled import client_config
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from pytest_peaks.errors import DriverFailedError
 from pytest_peaks.session.live import node_environment
@@ -18,6 +19,9 @@ STDIN_GUARD = "data:text/javascript,process.stdin.resume()"
 
 # Names the folder in which an MCP server over HTTP notes its use; see `door_notes.mjs`.
 DOOR_NOTES = "PEAKS_DOOR_NOTES"
+
+# Names the file in which an MCP server is told its browser; see `door_waiting.mjs`.
+AWAITED = "PEAKS_DOOR_AWAITED"
 
 
 def driver_command() -> list[str]:
@@ -46,9 +50,19 @@ def driver_command() -> list[str]:
     return [node, str(script)]
 
 
+def client_config(url: str, name: str = "playwright") -> dict[str, Any]:
+    """The ``mcpServers`` entry of a server at `url`, to paste into a client's configuration."""
+    return {"mcpServers": {name: {"type": "http", "url": url}}}
+
+
 def mcp_preloads() -> list[str]:
     """What node is to import before an MCP server: URLs, in which no space is left."""
     return [STDIN_GUARD, Path(__file__).resolve().with_name("door_notes.mjs").as_uri()]
+
+
+def waiting_preload() -> str:
+    """What node is to import before an MCP server that is told its browser later; see `door_waiting.mjs`."""
+    return Path(__file__).resolve().with_name("door_waiting.mjs").as_uri()
 
 
 def cli_daemon_script() -> Path:

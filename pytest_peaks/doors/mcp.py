@@ -8,25 +8,30 @@ of them can close the browser.
 from __future__ import annotations
 
 import re
-import shlex
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from pytest_peaks.doors.bundled import DOOR_NOTES, driver_command, mcp_preloads
-from pytest_peaks.doors.mcp_client import McpClient, Tool, ToolResult, client_config
+from pytest_peaks.doors.bundled import client_config, driver_command
+from pytest_peaks.doors.mcp_client import McpClient, Tool, ToolResult
+from pytest_peaks.doors.mcp_process import (
+    COMMAND_HINT,
+    on_endpoint,
+    server_command,
+    server_environment,
+    spawn,
+    with_own_browser,
+)
 from pytest_peaks.errors import StartFailedError
 from pytest_peaks.session import processes, spawning
 from pytest_peaks.session.identity import ProcessIdentity
-from pytest_peaks.session.live import node_environment
 from pytest_peaks.session.spec import McpOptions
 from pytest_peaks.session.startup import LostBindError, log_tail
 
 # Listening after 0.5 s on an idle machine.
 LISTEN_TIMEOUT = 60.0
-
-COMMAND_HINT = "correct --peaks-mcp-command, or leave it out for the bundled server"
+LISTEN_POLL = 0.004
 
 _LISTENING = re.compile(r"Listening on (http://\S+?)/?\s", re.MULTILINE)
 
@@ -46,58 +51,6 @@ class McpServer:
         return self.spawned.identity.is_alive()
 
 
-def on_endpoint(endpoint: str) -> list[str]:
-    """Arguments of a server on the browser at a CDP WebSocket URL, which stays ours."""
-    return ["--cdp-endpoint", endpoint]
-
-
-def with_own_browser(browser: str, user_data_dir: Path, *, headed: bool) -> list[str]:
-    """Arguments of a server with a browser of its own, for those that have no CDP.
-
-    It closes the browser with its last client, so its owner has to stay connected.
-    """
-    arguments = ["--browser", browser, "--user-data-dir", str(user_data_dir), "--shared-browser-context"]
-    return arguments if headed else [*arguments, "--headless"]
-
-
-def server_command(
-    options: McpOptions, target: Sequence[str], port: int | None, output_dir: Path
-) -> list[str]:
-    """The command line of a server; over stdio where there is no port.
-
-    :raises StartFailedError: the command that was given is none.
-    """
-    if options.command:
-        head = _split(options.command)
-    else:
-        node, script = driver_command()
-        preloads = [word for url in mcp_preloads() for word in ("--import", url)]
-        head = [node, *preloads, script, "mcp"]
-    return [
-        *head,
-        *(["--port", str(port)] if port is not None else []),
-        *target,
-        "--output-dir",
-        str(output_dir),
-        "--timeout-settle",
-        str(options.settle),
-        *(["--caps", ",".join(options.caps)] if options.caps else []),
-        *options.args,
-    ]
-
-
-def _split(command: str) -> list[str]:
-    try:
-        head = shlex.split(command)
-    except ValueError as error:
-        raise StartFailedError(
-            f"the MCP server's command {command!r} cannot be read: {error}", hint=COMMAND_HINT
-        ) from None
-    if not head:
-        raise StartFailedError("the MCP server's command is empty", hint=COMMAND_HINT)
-    return head
-
-
 def start(
     options: McpOptions,
     target: Sequence[str],
@@ -110,21 +63,21 @@ def start(
 ) -> McpServer:
     """Start a server over HTTP and wait until a tool call has worked.
 
-    :param target: :func:`on_endpoint` or :func:`with_own_browser`.
-    :param port: 0 lets the system choose.
-    :param notes: the folder in which the server notes when it is used, and by whom; see ``hosting/use.py``.
+    The parameters are those of :func:`spawn`.
+
     :raises LostBindError: `port` was taken meanwhile.
     :raises StartFailedError: it exited, or was not ready in time; with the end of its log.
     """
-    command = server_command(options, target, port, output_dir)
-    environment = server_environment(options, env, notes)
-    try:
-        spawned = spawning.spawn_held(command, environment, log)
-    except OSError as error:
-        raise StartFailedError(
-            f"the MCP server {command[0]} cannot be run: {error.strerror or error}",
-            hint=COMMAND_HINT,
-        ) from error
+    spawned = spawn(options, target, port=port, env=env, log=log, output_dir=output_dir, notes=notes)
+    return wait_until_ready(spawned, log)
+
+
+def wait_until_ready(spawned: spawning.Spawned, log: Path) -> McpServer:
+    """Wait until a tool call of a server that was spawned has worked; one that fails is ended.
+
+    :raises LostBindError: its port was taken meanwhile.
+    :raises StartFailedError: it exited, or was not ready in time; with the end of its log.
+    """
     try:
         url = _wait_until_listening(spawned.identity, log)
         with McpClient(url) as client:
@@ -135,23 +88,6 @@ def start(
         processes.reap_child(spawned.identity.pid)
         raise
     return McpServer(spawned, url)
-
-
-def server_environment(
-    options: McpOptions, env: Mapping[str, str], notes: Path | None = None
-) -> dict[str, str]:
-    """A session's environment with what a server needs besides."""
-    environment = node_environment(env)
-    # No client of ours opens the stream over which the server pings, and an agent's may sit in a
-    # debugger: without an answer in 5 s the server would end the client's session.
-    environment["PLAYWRIGHT_MCP_PING_TIMEOUT_MS"] = "0"
-    environment.pop(DOOR_NOTES, None)
-    if notes is not None:
-        environment[DOOR_NOTES] = str(notes)
-    if options.command:
-        preloads = " ".join(f"--import={url}" for url in mcp_preloads())
-        environment["NODE_OPTIONS"] = f"{environment.get('NODE_OPTIONS', '')} {preloads}".strip()
-    return environment
 
 
 def _wait_until_listening(identity: ProcessIdentity, log: Path) -> str:
@@ -174,10 +110,11 @@ def _wait_until_listening(identity: ProcessIdentity, log: Path) -> str:
                 f"the MCP server did not listen after {LISTEN_TIMEOUT:.0f} s{log_tail(text)}",
                 hint="`peaks doctor` says what is wrong with this machine",
             )
-        time.sleep(0.01)
+        time.sleep(LISTEN_POLL)
 
 
 __all__: Sequence[str] = (
+    "COMMAND_HINT",
     "McpClient",
     "McpOptions",
     "McpServer",
@@ -185,5 +122,10 @@ __all__: Sequence[str] = (
     "ToolResult",
     "client_config",
     "driver_command",
+    "on_endpoint",
+    "server_command",
+    "server_environment",
     "start",
+    "wait_until_ready",
+    "with_own_browser",
 )

@@ -15,6 +15,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from pytest_peaks import __version__
+from pytest_peaks.doors.bundled import client_config
 from pytest_peaks.errors import McpFailedError, McpToolError
 
 # A tool call has limits of its own in the server (5 s an action, 60 s a navigation).
@@ -244,11 +245,6 @@ class McpClient:
         raise McpFailedError(
             f"the MCP server at {self.url} gave no answer that can be read: {text.strip()[:200] or 'nothing'}"
         )
-
-
-def client_config(url: str, name: str = "playwright") -> dict[str, Any]:
-    """The ``mcpServers`` entry of a server at `url`, to paste into a client's configuration."""
-    return {"mcpServers": {name: {"type": "http", "url": url}}}
 
 
 def _fenced(text: str) -> str:

@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
-import datetime
-import http.client
-import json
-import os
 import signal
-import socket
-import struct
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
 from pytest_peaks.errors import NoSessionError, ReapIncompleteError
+from pytest_peaks.hosting import asking, looking
 from pytest_peaks.hosting.terminals import Terminal
 from pytest_peaks.session import guardian, ports, processes, profiles
 from pytest_peaks.session.paths import ProjectDirs
@@ -23,8 +17,6 @@ from pytest_peaks.session.record import Record
 from pytest_peaks.session.registry import Problem, Registry, write_atomically
 from pytest_peaks.session.reservations import Reservations, allocating
 
-# On loopback an answer takes a millisecond; a browser that does not answer is not waited for.
-PROBE_TIMEOUT = 1.0
 # A supervisor that is told to end takes a tenth of a second; a browser on a user's own profile up to three.
 STOP_WAIT = 8.0
 # What the `launch` of a desk's record begins with.
@@ -38,16 +30,12 @@ RESPONSE_TRIES = 2
 class Hosted:
     """One hosted session as it is now.
 
-    :ivar alive: its owner lives and its port answers.
-    :ivar starting: its owner lives and it is not ready yet.
-    :ivar elsewhere: its owner is on another host or in another container, and cannot be seen from here.
+    :ivar state: ``alive``, ``starting``, ``elsewhere`` or ``dead``.
     """
 
     dirs: ProjectDirs
     record: Record
-    alive: bool
-    starting: bool
-    elsewhere: bool
+    state: str
 
     @property
     def mcp_url(self) -> str | None:
@@ -68,40 +56,28 @@ class Hosted:
         return self.record.launch.startswith(DESK)
 
     @property
-    def state(self) -> str:
-        return next((word for word in ("alive", "starting", "elsewhere") if getattr(self, word)), "dead")
+    def alive(self) -> bool:
+        """Its owner lives and its port answers."""
+        return self.state == "alive"
+
+    @property
+    def starting(self) -> bool:
+        """Its owner lives and it is not ready yet."""
+        return self.state == "starting"
+
+    @property
+    def elsewhere(self) -> bool:
+        """Its owner is on another host or in another container, and cannot be seen from here."""
+        return self.state == "elsewhere"
 
     @property
     def age_seconds(self) -> int | None:
         """Whole seconds since its start, never negative; None if its record does not tell."""
-        with contextlib.suppress(ValueError, TypeError, OverflowError):
-            started = datetime.datetime.fromisoformat(self.record.started_at)
-            return max(0, int((datetime.datetime.now(datetime.UTC) - started).total_seconds()))
-        return None
-
-    def open_tabs(self) -> int | None:
-        """How many tabs are open; None if the browser does not answer."""
-        urls = self.tab_urls()
-        return None if urls is None else len(urls)
+        return looking.age_of(self.record.started_at)
 
     def tab_urls(self) -> list[str] | None:
         """The addresses of the open tabs, the one used last first; None if the browser does not answer."""
-        connection = None
-        try:
-            port = urlsplit(self.record.endpoints.get("cdp", "")).port
-            if not port:
-                return None
-            connection = http.client.HTTPConnection("127.0.0.1", port, timeout=PROBE_TIMEOUT)
-            connection.connect()
-            _leave_no_trace(connection.sock)
-            connection.request("GET", "/json/list", headers={"Connection": "keep-alive"})
-            targets = json.loads(connection.getresponse().read())
-            return [str(target.get("url", "")) for target in targets if target.get("type") == "page"]
-        except (OSError, http.client.HTTPException, ValueError, AttributeError, TypeError):
-            return None
-        finally:
-            if connection is not None:
-                connection.close()
+        return asking.tab_urls(self.record.endpoints.get("cdp", ""))
 
 
 def look(dirs: ProjectDirs) -> tuple[list[Hosted], list[Problem]]:
@@ -113,28 +89,21 @@ def look(dirs: ProjectDirs) -> tuple[list[Hosted], list[Problem]]:
 
 def look_everywhere(dirs: ProjectDirs) -> list[Hosted]:
     """The hosted sessions of this project and of every other one of this user that has a live one."""
-    with allocating() as runtime:
-        places = Reservations(runtime, "sessions").places()
-    found = look(dirs)[0]
-    for place in map(Path, places):
-        if place != dirs.base:
-            found += look(ProjectDirs(place.parent, place))[0]
+    found = [hosted for place in everywhere(dirs) for hosted in look(place)[0]]
     return sorted(found, key=lambda hosted: (hosted.record.port, str(hosted.dirs.base)))
+
+
+def everywhere(dirs: ProjectDirs) -> list[ProjectDirs]:
+    """This project, and every other one of this user that has a live session."""
+    with allocating() as runtime:
+        places = map(Path, Reservations(runtime, "sessions").places())
+    return [dirs, *(ProjectDirs(place.parent, place) for place in places if place != dirs.base)]
 
 
 def probe(dirs: ProjectDirs, record: Record) -> Hosted:
     """A hosted session as it is now."""
-    state = record.owner.state()
-    starting = state == "alive" and record.status == "starting"
-    alive = state == "alive" and not starting and _answers(record.port)
-    return Hosted(dirs, record, alive, starting, state == "foreign")
-
-
-def _answers(port: int) -> bool:
-    with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), PROBE_TIMEOUT) as probe:
-        _leave_no_trace(probe)
-        return True
-    return False
+    state = looking.state_before_asking(record.owner.state(), record.status)
+    return Hosted(dirs, record, state or ("alive" if asking.answers(record.port) else "dead"))
 
 
 def responds(hosted: Hosted) -> bool:
@@ -146,11 +115,13 @@ def responds(hosted: Hosted) -> bool:
 
 
 def _says_something(url: str) -> bool:
+    import http.client
+
     place = urlsplit(url)
     connection = http.client.HTTPConnection(place.hostname or "", place.port, timeout=RESPONSE_TIMEOUT)
     try:
         connection.connect()
-        _leave_no_trace(connection.sock)
+        asking.leave_no_trace(connection.sock)
         connection.request("GET", "/json/version" if place.scheme == "ws" else place.path)
         connection.getresponse().read()
     except (OSError, http.client.HTTPException):
@@ -159,13 +130,6 @@ def _says_something(url: str) -> bool:
         return True
     finally:
         connection.close()
-
-
-def _leave_no_trace(probe: socket.socket) -> None:
-    """End a connection without TIME_WAIT, which an idle clock would take for a client's visit."""
-    probe.setsockopt(
-        socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("hh" if os.name == "nt" else "ii", 1, 0)
-    )
 
 
 def of_terminal(found: Iterable[Hosted], terminal: Terminal) -> list[Hosted]:
@@ -247,7 +211,7 @@ def stop(hosted: Hosted, *, keep_profile: bool = False) -> bool:
             hint="`peaks reap` tries it again and says what is left",
         )
     guardian.sweep(dirs, run_uid="")
-    return processes.wait_until(lambda: not ports.is_busy(record.port), PROBE_TIMEOUT)
+    return processes.wait_until(lambda: not ports.is_busy(record.port), asking.TIMEOUT)
 
 
 def clear_dead(found: Iterable[Hosted]) -> list[Hosted]:

@@ -8,16 +8,18 @@ its pipes end Chromium and the MCP server.
 from __future__ import annotations
 
 import contextlib
+import importlib
 import json
 import os
 import signal
 import sys
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from pytest_peaks.doors import mcp
+from pytest_peaks.doors import mcp_process
 from pytest_peaks.errors import PeaksError, PortExhaustedError, StartFailedError, all_kinds
 from pytest_peaks.hosting import lasting, use
 from pytest_peaks.hosting.idle import DirectUse, IdleClock
@@ -34,9 +36,13 @@ from pytest_peaks.session.reservations import Reservations, allocating
 from pytest_peaks.session.startup import LostBindError, log_tail
 from pytest_peaks.session.watchdog import Watchdog
 
+if TYPE_CHECKING:
+    from pytest_peaks.doors import mcp
+
 BEAT = 0.25
 # Ready after a second on an idle machine; the parts have limits of their own.
 ANSWER_TIMEOUT = 180.0
+ANSWER_POLL = 0.003
 # A supervisor that is told to end takes a tenth of a second; a browser on a user's own profile up to three.
 END_GRACE = 8.0
 
@@ -63,7 +69,9 @@ def start(order: Order) -> Record:
     try:
         command = spawning.python_command("pytest_peaks.hosting.supervisor", content)
         supervisor = spawning.spawn_detached(command, spawning.without_secrets(), log)
-        answered = processes.wait_until(lambda: answer.exists() or not supervisor.is_alive(), ANSWER_TIMEOUT)
+        answered = processes.wait_until(
+            lambda: answer.exists() or not supervisor.is_alive(), ANSWER_TIMEOUT, pause=ANSWER_POLL
+        )
         if not answer.exists():
             text = log.read_text(errors="replace") if log.exists() else ""
             what = "died before the session was ready" if answered else "gave no answer in time"
@@ -122,6 +130,7 @@ class Supervisor:
         self._stop = threading.Event()
         self._opening = False
         self._manager = SessionManager(order.dirs, None, WORKER_PORTS)
+        self._spawned: spawning.Spawned | None = None
         self._server: mcp.McpServer | None = None
         self._client: mcp.McpClient | None = None
 
@@ -159,7 +168,9 @@ class Supervisor:
     def _open(self) -> LiveSession:
         skip: set[int] = set()
         while True:
-            session = self._manager.acquire(self._order.spec, self._order.hosting, skip=frozenset(skip))
+            session = self._manager.acquire(
+                self._order.spec, self._order.hosting, skip=frozenset(skip), meanwhile=self._spawn_meanwhile
+            )
             try:
                 self._serve(session)
                 return session
@@ -169,34 +180,50 @@ class Supervisor:
                 if len(skip) >= BIND_ATTEMPTS:
                     raise PortExhaustedError(f"lost {len(skip)} ports in a row to other programs") from None
 
-    def _serve(self, session: LiveSession) -> None:
+    def _spawn_server(self, session: LiveSession, target: Sequence[str] | Path) -> None:
+        """Spawn the MCP server; from now on it ends with the session."""
         record = session.record
-        if session.endpoint is not None:
-            target = mcp.on_endpoint(session.endpoint)
-        else:
-            assert session.user_data_dir is not None, "a hosted session has a profile"
-            target = mcp.with_own_browser(
-                record.browser, session.user_data_dir, headed=self._order.spec.headed
-            )
-        self._server = server = mcp.start(
+        self._spawned = mcp_process.spawn(
             self._order.mcp,
             target,
             port=record.port,
             env=child_environment(record.mark, Path(record.temp_dir)),
-            log=self._order.dirs.logs / f"{session.session_id}.mcp.log",
+            log=self._server_log(session),
             output_dir=Path(record.temp_dir) / "output",
             notes=use.prepare(record),
         )
-        use.forget(record)  # the start's own calls are none
+        session.adopt("mcp", self._spawned, write=False)
+
+    def _spawn_meanwhile(self, session: LiveSession) -> None:
+        """Spawn the MCP server while the browser starts: node loads its code for longer than that takes."""
+        if not self._order.mcp.command:
+            self._spawn_server(session, _awaited(session))
+        importlib.import_module("pytest_peaks.doors.mcp")  # another thing that there is time for now
+
+    def _serve(self, session: LiveSession) -> None:
+        from pytest_peaks.doors import mcp
+
+        if session.endpoint is None:
+            assert session.user_data_dir is not None, "a hosted session has a profile"
+            target = mcp.with_own_browser(
+                session.record.browser, session.user_data_dir, headed=self._order.spec.headed
+            )
+        else:
+            target = mcp.on_endpoint(session.endpoint)
+        if "mcp" in session.record.processes:
+            mcp_process.tell(_awaited(session), target)
+        else:
+            self._spawn_server(session, target)
+        assert self._spawned is not None, "it was spawned"
+        self._server = server = mcp.wait_until_ready(self._spawned, self._server_log(session))
+        use.forget(session.record)  # the start's own calls are none
         if session.endpoint is None:
             self._client = mcp.McpClient(server.url)
             self._client.call("browser_tabs", action="list")
-        self._manager.note(
-            session,
-            status="ready",
-            processes={**record.processes, "mcp": server.spawned.identity},
-            endpoints={**record.endpoints, "mcp": server.url},
-        )
+        self._manager.note(session, status="ready", endpoints={**session.record.endpoints, "mcp": server.url})
+
+    def _server_log(self, session: LiveSession) -> Path:
+        return self._order.dirs.logs / f"{session.session_id}.mcp.log"
 
     def hand_over(self, content: Mapping[str, str]) -> bool:
         """Answer the start. False if it died before it took the answer."""
@@ -230,6 +257,11 @@ class Supervisor:
         if not self._starter.is_alive():
             self._answer.unlink(missing_ok=True)
             _log_of(self._order, self._answer).unlink(missing_ok=True)
+
+
+def _awaited(session: LiveSession) -> Path:
+    """Where a session's MCP server is told its browser."""
+    return Path(session.record.temp_dir) / "browser.json"
 
 
 def main() -> None:

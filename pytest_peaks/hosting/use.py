@@ -8,15 +8,12 @@ The notes are in the folder ``door`` of the session's temp dir. Its MCP server w
 from __future__ import annotations
 
 import contextlib
-import http.client
 import json
 import os
 import re
 import threading
 import time
-import uuid
 from pathlib import Path
-from urllib.parse import urlsplit
 
 from pytest_peaks.session.paths import temp_dir_owner
 from pytest_peaks.session.record import Record
@@ -113,6 +110,10 @@ def end_clients(record: Record) -> int:
 
 def _end(url: str, noted: Path) -> bool:
     """Close the connection of one client; False if it is gone, or the server silent."""
+    import http.client
+    import uuid
+    from urllib.parse import urlsplit
+
     body = {
         "jsonrpc": "2.0",
         "id": f"peaks-{uuid.uuid4().hex}",  # never one of the client's own, which may be under way

@@ -11,12 +11,12 @@ import hashlib
 import os
 import platform
 import re
-import sys
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Literal
 
 from pytest_peaks.errors import InvalidNameError
+from pytest_peaks.session import light
+from pytest_peaks.session.light import boot_id, pid_namespace, start_of
 
 NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,39}")
 # Device names that Windows reserves whatever their ending.
@@ -43,55 +43,10 @@ def check_name(name: str, what: str = "session name") -> str:
 
 
 @functools.cache
-def boot_id() -> str:
-    """Name of this boot of the machine; empty where the system has none to offer."""
-    try:
-        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-    except OSError:
-        return ""
-
-
-@functools.cache
-def pid_namespace() -> str:
-    """Linux's pid namespace (pids mean nothing outside of it); empty elsewhere."""
-    try:
-        return str(Path("/proc/self/ns/pid").readlink())
-    except OSError:
-        return ""
-
-
-@functools.cache
 def machine_mark() -> str:
     """Eight hex digits that tell apart hosts, boots and pid namespaces."""
     text = f"{platform.node()}|{boot_id()}|{pid_namespace()}"
     return hashlib.sha256(text.encode()).hexdigest()[:8]
-
-
-def start_of(pid: int) -> int | None:
-    """Start time of a process that is running now, or None (gone, or a zombie).
-
-    Unit: on Linux clock ticks since boot (immune to clock changes), elsewhere milliseconds of
-    Unix time.
-    """
-    if pid < 1:
-        return None
-    if sys.platform == "linux":
-        try:
-            stat = Path(f"/proc/{pid}/stat").read_text(errors="replace")
-        except OSError:
-            return None
-        # The command name may hold spaces and brackets; fields are counted from the last ')'.
-        fields = stat[stat.rfind(")") + 2 :].split()
-        return None if fields[0] in "ZX" else int(fields[19])
-    import psutil
-
-    try:
-        process = psutil.Process(pid)
-        if process.status() == psutil.STATUS_ZOMBIE:
-            return None
-        return int(process.create_time() * 1000)
-    except psutil.Error:
-        return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +68,7 @@ class ProcessIdentity:
         started = start_of(pid)
         if started is None:
             return None
-        return cls(pid, started, platform.node(), boot_id(), pid_namespace())
+        return cls(pid, started, light.host(), boot_id(), pid_namespace())
 
     @classmethod
     def of_self(cls) -> ProcessIdentity:
@@ -124,13 +79,7 @@ class ProcessIdentity:
 
     def state(self) -> State:
         """``alive``, ``dead``, or ``foreign``: on another host or in another pid namespace."""
-        if self.host != platform.node():
-            return "foreign"
-        if self.boot != boot_id():
-            return "dead"
-        if self.namespace != pid_namespace():
-            return "foreign"
-        return "alive" if start_of(self.pid) == self.started else "dead"
+        return light.state_of(self.to_json())
 
     def is_alive(self) -> bool:
         return self.state() == "alive"
@@ -150,14 +99,16 @@ class ProcessIdentity:
 
         :raises ValueError: a field is missing or has the wrong type.
         """
-        if not isinstance(data, dict):
-            raise ValueError("an identity is not an object")  # noqa: TRY004 - one error for bad data
-        pid, started = data.get("pid"), data.get("started")
-        texts = [data.get(key) for key in ("host", "boot", "namespace")]
-        # bool is an int in Python; in a record it is a mistake.
-        if type(pid) is not int or type(started) is not int or pid < 1:
-            raise ValueError("an identity has no usable pid and start time")
-        if not all(isinstance(text, str) for text in texts):
-            raise ValueError("an identity has no usable host, boot and namespace")
-        host, boot, namespace = texts
-        return cls(pid, started, str(host), str(boot), str(namespace))
+        return cls(**light.checked_identity(data))
+
+
+__all__ = [
+    "NAME",
+    "ProcessIdentity",
+    "State",
+    "boot_id",
+    "check_name",
+    "machine_mark",
+    "pid_namespace",
+    "start_of",
+]

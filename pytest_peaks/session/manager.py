@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
 from pytest_peaks.errors import (
@@ -62,13 +63,19 @@ class SessionManager:
         return self._temp
 
     def acquire(
-        self, spec: BrowserSpec, hosting: Hosting | None = None, *, skip: frozenset[int] = frozenset()
+        self,
+        spec: BrowserSpec,
+        hosting: Hosting | None = None,
+        *,
+        skip: frozenset[int] = frozenset(),
+        meanwhile: Callable[[LiveSession], None] | None = None,
     ) -> LiveSession:
         """Start a session: reserve, record, spawn, wait until it is ready.
 
         A hosted one is not marked as ready: its owner does that when all its doors work.
 
         :param skip: ports not to be tried.
+        :param meanwhile: called when the browser's process is there and recorded, and is not ready yet.
         :raises ConflictError: a live session has the name of the hosted one.
         :raises PeaksError: it could not be started; nothing of it is left.
         """
@@ -81,7 +88,7 @@ class SessionManager:
             session = self._begin(spec, found, frozenset(lost), hosting)
             try:
                 if spec.own_process:
-                    self._spawn(session, sandboxed=sandboxed)
+                    self._spawn(session, sandboxed=sandboxed, meanwhile=meanwhile)
                 if hosting is None:
                     self.note(session, status="ready")
                 return session
@@ -236,7 +243,9 @@ class SessionManager:
             if not session.released:
                 self._registry.write(session.record)
 
-    def _spawn(self, session: LiveSession, *, sandboxed: bool) -> None:
+    def _spawn(
+        self, session: LiveSession, *, sandboxed: bool, meanwhile: Callable[[LiveSession], None] | None
+    ) -> None:
         executable, profile = session.found.executable, session.user_data_dir
         assert executable is not None, "a browser that peaks spawns has an executable"
         assert profile is not None, "and a profile"
@@ -262,6 +271,8 @@ class SessionManager:
             ) from error
         identity = session.spawned.identity
         self.note(session, pid=identity.pid, processes={"browser": identity})
+        if meanwhile is not None:
+            meanwhile(session)
         endpoint, port = startup.wait_until_ready(
             str(session.found), identity, log, profile, sandboxed=sandboxed
         )

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pytest_peaks.errors import NotWritableError
+from pytest_peaks.session import light
 from pytest_peaks.session.identity import ProcessIdentity, machine_mark
 
 GITIGNORE = (
@@ -30,11 +31,7 @@ _OWNER_FILE = "owner.json"
 
 def project_root(start: Path) -> Path:
     """The git top level that holds `start`, else `start` itself; always absolute."""
-    start = start.resolve()
-    for folder in (start, *start.parents):
-        if (folder / ".git").exists():
-            return folder
-    return start
+    return Path(light.project_root(str(start)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +49,7 @@ class ProjectDirs:
     def locate(cls, root: Path) -> ProjectDirs:
         """Say where the folders of `root` are; creates nothing."""
         base = root / ".peaks"
-        if _can_hold_files(base):
+        if light.can_hold_files(str(base)):
             return cls(root, base)
         import platformdirs
 
@@ -85,7 +82,7 @@ class ProjectDirs:
 
     @property
     def records(self) -> Path:
-        return self.runtime / "playwright-sessions"
+        return self.base.joinpath(*light.RECORDS)
 
     @property
     def profiles(self) -> Path:
@@ -99,16 +96,6 @@ class ProjectDirs:
     @property
     def logs(self) -> Path:
         return self.runtime / "logs"
-
-
-def _can_hold_files(folder: Path) -> bool:
-    """Whether `folder` is, or could be made, a directory to write in."""
-    probe = folder
-    while not probe.exists():
-        if probe.is_symlink():
-            return False
-        probe = probe.parent
-    return probe.is_dir() and os.access(probe, os.W_OK | os.X_OK)
 
 
 def runtime_dir() -> Path:

@@ -7,25 +7,18 @@ keep their names and formats; the rest says whose the session is and how to end 
 from __future__ import annotations
 
 import datetime
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal, TypeVar, cast, get_args
+from typing import Any, Literal
 
+from pytest_peaks.session import light
 from pytest_peaks.session.identity import ProcessIdentity
+from pytest_peaks.session.light import SCHEMA, NewerSchemaError
 
-SCHEMA = 1
-# Linux's limits of a path and of one name in it, in bytes; other systems allow no more.
-LONGEST_PATH = 4096
-LONGEST_NAME = 255
-T = TypeVar("T")
+# The same words as in `light`.
 Status = Literal["starting", "ready", "ending"]
 Kind = Literal["worker", "hosted", "cli"]
-
-
-class NewerSchemaError(ValueError):
-    """The record was written by a later pytest-peaks and is left as it is."""
 
 
 def now_iso() -> str:
@@ -111,68 +104,32 @@ class Record:
         :raises NewerSchemaError: ``schema`` is above 1.
         :raises ValueError: anything is missing or of the wrong type; says what.
         """
-        if not isinstance(data, dict):
-            raise ValueError("not a JSON object")  # noqa: TRY004 - one error for bad data
-        schema = data.get("schema")
-        if type(schema) is int and schema > SCHEMA:
-            raise NewerSchemaError(f"schema {schema} is newer than {SCHEMA}")
-        if schema != SCHEMA or type(schema) is not int:
-            raise ValueError(f"schema is {schema!r}, not {SCHEMA}")
-        identities = _typed(data, "identities", dict)
-        slot, pid = data.get("slot"), data.get("pid")
-        for name, number in (("slot", slot), ("pid", pid)):
-            if number is not None and (type(number) is not int or number < 0):
-                raise ValueError(f"{name} is {number!r}")
-        status = _typed(data, "status", str)
-        if status not in get_args(Status):
-            raise ValueError(f"status is {status!r}")
-        kind = _typed(data, "kind", str)
-        if kind not in get_args(Kind):
-            raise ValueError(f"kind is {kind!r}")
-        port = _typed(data, "port", int)
-        if not 0 <= port <= 65535:
-            raise ValueError(f"port is {port}")
-        endpoints = _typed(data, "endpoints", dict)
-        if not all(isinstance(text, str) for pair in endpoints.items() for text in pair):
-            raise ValueError("endpoints are not text")
+        return cls.of_fields(light.checked(data))
+
+    @classmethod
+    def of_fields(cls, data: Mapping[str, Any]) -> Record:
+        """From fields that are checked."""
+        identities: Mapping[str, Mapping[str, Any]] = data["identities"]
         return cls(
-            session_id=_typed(data, "terminalId", str),
-            port=port,
-            browser=_typed(data, "browser", str),
-            user_data_dir=_path(data, "userDataDir"),
-            started_at=_typed(data, "startedAt", str),
-            pid=pid,
-            owner=ProcessIdentity.from_json(data.get("owner")),
-            processes={part: ProcessIdentity.from_json(identity) for part, identity in identities.items()},
-            status=cast(Status, status),
-            ephemeral=_typed(data, "ephemeral", bool),
-            temp_dir=_path(data, "tempDir"),
-            run_uid=_typed(data, "runUid", str),
-            slot=slot,
-            worker=_typed(data, "worker", str),
-            endpoints=endpoints,
-            kind=cast(Kind, kind),
-            terminal=_typed(data, "terminal", str),
-            launch=_typed(data, "launch", str),
+            session_id=data["terminalId"],
+            port=data["port"],
+            browser=data["browser"],
+            user_data_dir=data["userDataDir"],
+            started_at=data["startedAt"],
+            pid=data["pid"],
+            owner=ProcessIdentity(**data["owner"]),
+            processes={part: ProcessIdentity(**identity) for part, identity in identities.items()},
+            status=data["status"],
+            ephemeral=data["ephemeral"],
+            temp_dir=data["tempDir"],
+            run_uid=data["runUid"],
+            slot=data["slot"],
+            worker=data["worker"],
+            endpoints=data["endpoints"],
+            kind=data["kind"],
+            terminal=data["terminal"],
+            launch=data["launch"],
         )
 
 
-def _typed(data: Mapping[str, Any], key: str, kind: type[T]) -> T:
-    value = data.get(key)
-    if type(value) is not kind:
-        raise ValueError(f"{key} is {type(value).__name__}, not {kind.__name__}")
-    return value
-
-
-def _path(data: Mapping[str, Any], key: str) -> str:
-    """An absolute path or nothing. One that no system call takes would fail every sweep that meets it."""
-    text = _typed(data, key, str)
-    path = Path(text)
-    if text and (not path.is_absolute() or ".." in path.parts or "\0" in text):
-        raise ValueError(f"{key} is not a plain absolute path")
-    # A lone surrogate is a UnicodeEncodeError here, which is a ValueError.
-    if len(os.fsencode(text)) > LONGEST_PATH or any(
-        len(os.fsencode(part)) > LONGEST_NAME for part in path.parts
-    ):
-        raise ValueError(f"{key} is too long for a path")
-    return text
+__all__ = ["Kind", "NewerSchemaError", "Record", "Status", "now_iso"]

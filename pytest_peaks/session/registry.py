@@ -11,14 +11,11 @@ import json
 import os
 import secrets
 import time
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from pytest_peaks.session.record import NewerSchemaError, Record
-
-# A record is about 1 kB; whatever is larger than this was not written by us and is not read.
-LARGEST_RECORD = 1024 * 1024
+from pytest_peaks.session import light
+from pytest_peaks.session.record import Record
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +69,7 @@ class Registry:
         """All usable records, by id, and every file that is none. Changes nothing."""
         records: list[Record] = []
         problems: list[Problem] = []
-        for path in self._files():
+        for path in map(Path, light.record_files(str(self.folder))):
             loaded = self._load(path)
             if isinstance(loaded, Record):
                 records.append(loaded)
@@ -92,31 +89,9 @@ class Registry:
             return None
         return target
 
-    def _files(self) -> Iterator[Path]:
-        try:
-            paths = sorted(self.folder.iterdir())
-        except OSError:
-            return
-        yield from (path for path in paths if path.suffix == ".json" and not path.name.startswith("."))
-
-    def _load(self, path: Path) -> Record | Problem | None:  # noqa: PLR0911 - one return a kind of file
-        try:
-            info = path.lstat()
-            if not path.is_file() or path.is_symlink():
-                return Problem(path, "not a regular file", left_in_place=True)
-            if info.st_size > LARGEST_RECORD:
-                return Problem(path, f"{info.st_size} bytes are too many for a record")
-            data = json.loads(path.read_text(encoding="utf-8"))
-            record = Record.from_json(data)
-        except FileNotFoundError:
-            return None
-        except NewerSchemaError as error:
-            return Problem(path, str(error), left_in_place=True)
-        except (ValueError, RecursionError) as error:
-            # json's own message quotes none of the content beyond positions.
-            return Problem(path, str(error) or type(error).__name__)
-        except OSError as error:
-            return Problem(path, error.strerror or str(error), left_in_place=True)
-        if record.session_id != path.stem:
-            return Problem(path, f"it names another session, {record.session_id[:64]!r}")
-        return record
+    def _load(self, path: Path) -> Record | Problem | None:
+        loaded = light.load(str(path))
+        if isinstance(loaded, tuple):
+            reason, stays = loaded
+            return Problem(path, reason, left_in_place=stays)
+        return None if loaded is None else Record.of_fields(loaded)

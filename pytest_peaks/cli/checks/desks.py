@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterator
 
 from pytest_peaks.cli.checks import Check, Subject
-from pytest_peaks.cli.output import counted
+from pytest_peaks.cli.plain import counted
 from pytest_peaks.session.paths import ProjectDirs
 
 

@@ -6,7 +6,7 @@ import subprocess
 from collections.abc import Iterator
 
 from pytest_peaks.cli.checks import Check, Subject
-from pytest_peaks.cli.output import counted
+from pytest_peaks.cli.plain import counted
 
 # Node needs a quarter of a second for it.
 VERSION_TIMEOUT = 60.0

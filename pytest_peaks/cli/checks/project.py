@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from pytest_peaks import config
 from pytest_peaks.cli.checks import Check, Subject
-from pytest_peaks.cli.output import counted
+from pytest_peaks.cli.plain import counted
 from pytest_peaks.options import OPTIONS
 from pytest_peaks.session import paths, ports
 from pytest_peaks.session.registry import Registry
