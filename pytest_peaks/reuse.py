@@ -45,7 +45,7 @@ class BorrowedSession(LiveSession):
         self._give_back = give_back
         self._replace = replace
 
-    def adopt(self, part: str, spawned: spawning.Spawned, *, write: bool = True) -> None:  # noqa: ARG002 - as in LiveSession
+    def adopt(self, part: str, spawned: spawning.Spawned) -> None:  # noqa: ARG002 - as in LiveSession
         """Keep a process until the session is given back; its record is its owner's to write."""
         self._pipes.append(spawned.pipe)
 

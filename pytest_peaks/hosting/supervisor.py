@@ -192,7 +192,7 @@ class Supervisor:
             output_dir=Path(record.temp_dir) / "output",
             notes=use.prepare(record),
         )
-        session.adopt("mcp", self._spawned, write=False)
+        session.hold("mcp", self._spawned)
 
     def _spawn_meanwhile(self, session: LiveSession) -> None:
         """Spawn the MCP server while the browser starts: node loads its code for longer than that takes."""

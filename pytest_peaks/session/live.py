@@ -56,18 +56,16 @@ class LiveSession:
         browser = self.record.processes.get("browser")
         return browser is None or browser.is_alive()
 
-    def adopt(self, part: str, spawned: spawning.Spawned, *, write: bool = True) -> None:
-        """Make a process that works on this session a part of it: recorded, and ended with it.
-
-        :param write: False leaves the writing to the next change of the record; by then it is found by its mark.
-        """
+    def adopt(self, part: str, spawned: spawning.Spawned) -> None:
+        """Make a process that works on this session a part of it: recorded, and ended with it."""
         self._pipes.append(spawned.pipe)
-        parts = {**self.record.processes, part: spawned.identity}
-        if write:
-            self.manager.note(self, processes=parts)
-        else:
-            with self.lock:
-                self.record = self.record.with_(processes=parts)
+        self.manager.note(self, processes={**self.record.processes, part: spawned.identity})
+
+    def hold(self, part: str, spawned: spawning.Spawned) -> None:
+        """As :meth:`adopt`, but written with the next change of the record; until then it is found by its mark."""
+        with self.lock:
+            self._pipes.append(spawned.pipe)
+            self.record = self.record.with_(processes={**self.record.processes, part: spawned.identity})
 
     def found_running(self, endpoint: str) -> None:
         """Note a browser that the driver launched and that has a debugging port all the same."""
