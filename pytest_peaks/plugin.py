@@ -250,9 +250,18 @@ def pytest_fixture_setup(
     if fixturedef.argname != "playwright":
         return (yield)
     from pytest_peaks import phases
-    from pytest_peaks.session.spawning import secrets_aside
 
     phases.begin(request.config, only_if="on")
+    item: Any = getattr(request, "_pyfuncitem", None)
+    if item is not None and state.is_bridged(item):
+        # It will be ours to use, so it is started as we start one.
+        from pytest_peaks.doors.driver import driver_environment
+        from pytest_peaks.early import owner_of
+
+        with driver_environment(owner_of(request.config).manager.temp_dir):
+            return (yield)
+    from pytest_peaks.session.spawning import secrets_aside
+
     with secrets_aside():
         return (yield)
 

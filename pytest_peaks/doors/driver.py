@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 # pytest changes it with every phase of a test, and it means nothing to the driver.
 _CHANGING = "PYTEST_CURRENT_TEST"
 _EXIT_POLL = 0.002
+# What NODE_OPTIONS was; the preload puts it back for what the driver starts.
+_OURS = "PEAKS_NODE_OPTIONS"
 
 
 def _settings(folder: Path) -> dict[str, str]:
@@ -39,7 +41,7 @@ def _settings(folder: Path) -> dict[str, str]:
     # Quoted, since node splits at spaces; a backslash in quotes escapes.
     preload = str(Path(__file__).resolve().with_name("no_deflate.cjs")).replace("\\", "/")
     settings["NODE_OPTIONS"] = f'{before} --require "{preload}"'.strip()
-    settings["PEAKS_NODE_OPTIONS"] = before
+    settings[_OURS] = before
     return settings
 
 
@@ -49,6 +51,9 @@ def driver_environment(folder: Path) -> Iterator[None]:
 
     :param folder: where it puts its temp files.
     """
+    if _OURS in os.environ:  # of an outer one
+        yield
+        return
     changed = _settings(folder)
     before = {name: os.environ.get(name) for name in changed}
     os.environ.update(changed)
