@@ -468,6 +468,7 @@ async def test_3(top): assert await two() == 2
     project.runpytest_subprocess().assert_outcomes(passed=3)
 
 
+@pytest.mark.slow
 def test_every_door_desks_and_logins_in_the_mix(
     mixed: Callable[..., pytest.Pytester], surroundings: Surroundings, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -459,6 +459,7 @@ def test_3_nor_has_any_other(request, doors):
 """
 
 
+@pytest.mark.slow
 def test_a_login_that_the_browser_refuses_is_an_error_and_its_half_is_used_by_nobody(
     project: pytest.Pytester, app: App
 ) -> None:

@@ -124,7 +124,7 @@ def test_recycled(page, context, number):
 """
 
 
-@pytest.mark.parametrize("workers", ["-n0", "-n2"])
+@pytest.mark.parametrize("workers", [pytest.param("-n0", marks=pytest.mark.slow), "-n2"])
 def test_marked_tests_have_their_session_and_unmarked_ones_pytest_playwrights_own(
     suite: pytest.Pytester, workers: str
 ) -> None:

@@ -554,6 +554,7 @@ def test_find_shows_refs_as_well(peaks_page, peaks_cli):
 """
 
 
+@pytest.mark.slow
 def test_a_ref_of_a_page_that_is_gone_is_refused_and_touches_nothing(
     project: pytest.Pytester, site: str
 ) -> None:
@@ -677,6 +678,7 @@ def test_fails_with_a_bad_file(peaks_cli, tmp_path, what):
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(os.name != "posix", reason="modes of files")
 def test_logins_are_saved_and_loaded_through_files_of_ours(project: pytest.Pytester, site: str) -> None:
     make(project, site, STATE)

@@ -91,6 +91,7 @@ def test_an_identity_is_in_one_test_at_a_time_and_each_finds_what_the_last_one_s
     assert {desk["state"] for desk in desks.values()} == {"free"}
 
 
+@pytest.mark.slow
 def test_only_a_test_that_passed_and_asked_for_it_saves_its_identity(
     desk_project: Callable[..., pytest.Pytester], surroundings: Surroundings
 ) -> None:
@@ -260,6 +261,7 @@ def test_one(peaks_page):
         surroundings.assert_clean(project.path, within=30)
 
 
+@pytest.mark.slow
 def test_a_run_that_keeps_its_browsers_keeps_its_desks_and_a_persons_desk_outlives_a_run(
     desk_project: Callable[..., pytest.Pytester],
     surroundings: Surroundings,
@@ -289,6 +291,7 @@ def pid_of_desk(project: pytest.Pytester) -> int:
     return pid
 
 
+@pytest.mark.slow
 def test_suites_manage_turns_themselves_with_peaks_pool_and_peaks_sessions(
     desk_project: Callable[..., pytest.Pytester], surroundings: Surroundings
 ) -> None:

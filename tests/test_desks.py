@@ -286,6 +286,7 @@ def test_with_a_key_no_value_lies_open_and_without_it_nothing_is_restored(desks:
         assert whose(client, app) == {"alice"}
 
 
+@pytest.mark.slow
 def test_two_saves_at_once_both_leave_a_whole_state(desks: Desks, app: App) -> None:
     made = desks.ok("create", "alice")
     with desks.client(made) as client:
@@ -362,6 +363,7 @@ def test_cleanup_saves_before_it_frees_and_whoever_browses_keeps_the_desk(desks:
 # --- Beginning with something
 
 
+@pytest.mark.slow
 def test_a_session_may_begin_with_a_saved_login_which_it_never_touches(desks: Desks, app: App) -> None:
     made = desks.ok("create", "alice")
     with desks.client(made) as client:
@@ -681,6 +683,7 @@ def test_desks_that_fail_are_named_put_aside_given_up_and_revived(desks: Desks) 
     assert desks.ok("create", "alice")["desk"] == "a"
 
 
+@pytest.mark.slow
 def test_a_browser_is_replaced_after_so_many_uses(desks: Desks) -> None:
     desks.configure("d", max_uses=2)
     desks.ok("create", "alice")

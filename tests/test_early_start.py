@@ -129,7 +129,7 @@ def test_a_start_that_fails_is_told_by_the_test_and_by_nobody_else(project: pyte
     broken.write_text("#!/bin/sh\necho it is broken >&2\nexit 3\n")
     broken.chmod(0o755)
     project.makepyfile(PLAIN + HELLO)
-    result = project.runpytest_subprocess(f"--peaks-executable={broken}", "-s")
+    result = project.runpytest_subprocess(f"--peaks-executable={broken}", "-s", "-rN")
     result.assert_outcomes(passed=1, errors=1)
     assert result.stdout.str().count("exited with status 3 before it was ready") == 1
     result.stdout.fnmatch_lines(["*it is broken*"])

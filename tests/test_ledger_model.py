@@ -37,7 +37,7 @@ from pytest_peaks.desks.settings import DeskSettings, PoolSettings
 from pytest_peaks.desks.states import States
 from pytest_peaks.desks.turns import Turn, Turns
 from pytest_peaks.errors import PeaksError
-from pytest_peaks.session import identity
+from pytest_peaks.session import identity, light
 from pytest_peaks.session.identity import ProcessIdentity
 from pytest_peaks.session.paths import ProjectDirs
 
@@ -102,8 +102,9 @@ class World:
     def in_force(self) -> Iterator[None]:
         now = SimpleNamespace(time=lambda: self.wall, monotonic=lambda: self.machine, sleep=self.pause)
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(identity, "start_of", self.processes.get)
-            patch.setattr(identity, "boot_id", lambda: f"boot-{self.boot}")
+            for module in (identity, light):
+                patch.setattr(module, "start_of", self.processes.get)
+                patch.setattr(module, "boot_id", lambda: f"boot-{self.boot}")
             patch.setattr(clock, "boot_id", lambda: f"boot-{self.boot}")
             patch.setattr(clock, "time", now)
             patch.setattr(pool, "time", now)

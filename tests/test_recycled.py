@@ -578,6 +578,7 @@ def test_in_a_kept_browser_no_context_outlives_the_run(
         peaks("reap", cwd=project.path)
 
 
+@pytest.mark.slow
 def test_in_somebody_elses_browser_no_context_outlives_the_run(
     project: pytest.Pytester,
     site: str,

@@ -392,6 +392,7 @@ def test_one_that_cannot_be_blanked_is_replaced(kept: Kept) -> None:
 # --- --peaks-fresh
 
 
+@pytest.mark.slow
 def test_fresh_ends_all_that_were_kept(kept: Kept) -> None:
     kept.project.makepyfile(ON_BOTH)
     kept.run("-n2").assert_outcomes(passed=2)
@@ -493,6 +494,7 @@ def _of_run(kept: Kept) -> list[psutil.Process]:
 # --- How it is asked for
 
 
+@pytest.mark.slow
 def test_ignored_in_ci_unless_forced(kept: Kept, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CI", "1")
     kept.project.makepyfile(PLAIN)
